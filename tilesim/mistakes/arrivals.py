@@ -160,7 +160,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         lanes = _by_all_lanes(case, on, each, credits)
         if lanes is not None:
             return lanes
-        total = per_iteration if per_iteration != on.expected else total
+        total = per_iteration
         if total < on.expected and (case.finding.rule != "deadlock" or _to_come(case, on, each)):
             continue
         few = total < on.expected
@@ -173,10 +173,10 @@ def count_of_arrivals(case: Case) -> Cause | None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
         if own is not None:
             sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
-        if len(sides) > 1 and _of_more_warps(on, each, total):
+        warps = len({warp for warp, _ in each})
+        if total == LANES * warps > on.expected > LANES:  # which is that of fewer warps
             where = branch_past(case.mir, credits[0].op)
             if where is not None:
-                warps = len({warp for warp, _ in each})
                 sides.insert(1, case.warp(credits[0].warp, where, f"is entered by {warps} warps"))
         # the count is that of all CTAs, the arrivals are of one
         of_all = total * case.history.machine.program.cluster_size == on.expected != total
@@ -226,23 +226,14 @@ def _to_come(case: Case, on: Mbarrier, each: dict[Maker, int]) -> bool:
     return any(warp not in made for w in waiters for warp, _ in case.history.suppliers(w))
 
 
-def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
-    """Whether the count is that of all lanes of fewer warps than arrive."""
-    warps = {warp for warp, _ in each}
-    return (
-        len(warps) > 1 and total == LANES * len(warps) > on.expected > LANES
-        and not on.expected % LANES
-    )  # fmt: skip
-
-
 def _by_waiters(
     case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
 ) -> Touch | None:
     """An arrival by warps that wait for the barrier themselves, without which the count fits."""
     waiting = case.history.waiters(on)
-    mine = [c for c in credits if c.warp in waiting]
     others = sum(n for (warp, _), n in each.items() if warp not in waiting)
-    return mine[0] if mine and others == on.expected else None
+    mine = (c for c in credits if c.warp in waiting)
+    return next(mine, None) if others == on.expected else None
 
 
 def _too_many(case: Case) -> int:
@@ -344,8 +335,7 @@ def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:
 
 
 def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
-    """The second of two arrivals that the same warps make, without which the count is right; best
-    one that does the same as another one."""
+    """The second of two arrivals that the same warps make, without which the count is right."""
     numbers = sorted({number for _, number in each})
     found = []
     for number in reversed(numbers):
@@ -354,17 +344,11 @@ def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch
         made = next((c for c in credits if c.op.number == number), None)
         if made and rest == expected and warps <= {w for w, other in each if other != number}:
             found.append(made)
-    same = [
-        c for c in found
-        if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
-               for o in credits)
-    ]  # fmt: skip
     again = (
         b for a, b in pairwise(credits)
         if a.warp is b.warp and a.op.loc == b.op.loc and a.op.number < b.op.number
-        and a.phase != b.phase
     )  # fmt: skip
-    return next(iter((*same, *found, *again)), None)
+    return next(iter((*found, *again)), None)
 
 
 def never_arrived(case: Case) -> Cause | None:
@@ -372,7 +356,7 @@ def never_arrived(case: Case) -> Cause | None:
     history = case.history
     for on in about(case):
         credits = history.credits(on)
-        if not on.live or any(c.arrivals > 0 for c in credits) or not on.pending:
+        if any(c.arrivals > 0 for c in credits):
             continue
         others = [c for c in elsewhere(case, on) if _is_surplus(case, c)]
         if others:
@@ -489,11 +473,10 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         ][-1:]  # fmt: skip
         for last in passes:
             done = history.between(stuck.warp, last.at)
-            iteration = [d for d in done if d.iterations == history.turns_at(last)]
-            done = [d for d in iteration if has(d, fx.Arrives)] or iteration or done
-            if done:
+            iteration = [d for d in done if d.iterations == history.turns_at(last)] or done
+            for place in ([d for d in iteration if has(d, fx.Arrives)] or iteration)[-1:]:
                 what = f"does not arrive on {on.label} afterwards"
-                return case.warp(stuck.warp, done[-1], what, on)
+                return case.warp(stuck.warp, place, what, on)
     return None
 
 

@@ -141,38 +141,35 @@ def executed(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
 
 def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     """The exit by which a warp has ended without coming to an instruction behind it."""
-    last = case.history.latest(warp)
-    if not warp.exited or last is None:
-        return None
-    before = (o for o in case.history.code_of(warp) if last.op.number <= o.number < op.number)
-    exits = (o for o in before if has(o, fx.Exits) and case.history.times(warp, o.number))
-    return next(exits, None)
+    exits = (o for o in case.history.code_of(warp) if o.number < op.number and has(o, fx.Exits))
+    taken = (o for o in exits if warp.exited and case.history.times(warp, o.number))
+    return next(taken, None)
 
 
 def slots(case: Case) -> Cause | None:
     """Arrivals, bytes and waits of one use that name different barriers of an array."""
     arrays = {array_of(on) for on in about(case)}
     for on in (on for on in case.history.objects() if array_of(on) in arrays):
-        landed = [c for c in case.history.credits(on) if c.tx < 0]
-        expected = [c for c in case.history.credits(on) if c.tx > 0 or c.arrivals > 0]
-        if on.tx < 0 and landed and on.pending:
-            owner = landed[-1].warp
-            other = expected_by(case, landed[-1])
-            if other is not None and not any(c.tx > 0 for c in expected if c.phase == on.phase):
-                expect = case.of(other, f"expects bytes on {other.on.label}")
-                copy = case.of(landed[-1], f"completes bytes on {on.label}")
-                # other copies of this use go where the bytes are expected, or no warp waits here
-                alone = not any(
-                    c.tx < 0 and c.op is not landed[-1].op and c.issued > other.at
-                    for c in case.history.credits(other.on, owner)
-                )
-                waited = bool(case.history.passes(on=on))
-                return Cause(
-                    f"the bytes of this use complete on {on.label}, but are expected on "
-                    f"{other.on.label}",
-                    (expect, copy) if alone and waited else (copy, expect),
-                    "let the expectation and the copy of one use name one barrier",
-                )
+        astray = (
+            (c, other) for c in reversed(case.history.credits(on))
+            if c.tx < 0 and (other := expected_by(case, c)) is not None
+            and on.tx < 0 and (on.pending or (other.on.tx > 0 and other.on.cta is on.cta))
+        )  # fmt: skip
+        landed, other = next(astray, (None, None))
+        if landed is None or other is None:
+            continue
+        expect = case.of(other, f"expects bytes on {other.on.label}")
+        copy = case.of(landed, f"completes bytes on {on.label}")
+        # other copies of this use go where the bytes are expected, or no warp waits here
+        alone = not any(
+            c.tx < 0 and c.op is not landed.op and c.issued > other.at
+            for c in case.history.credits(other.on, landed.warp)
+        )
+        return Cause(
+            f"the bytes of this use complete on {on.label}, but are expected on {other.on.label}",
+            (expect, copy) if alone and case.history.passes(on=on) else (copy, expect),
+            "let the expectation and the copy of one use name one barrier",
+        )
     return None
 
 

@@ -8,7 +8,7 @@ from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branch_past, effect_of, effects_of, has
 from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
-from tilesim.mistakes.ordering import has_gone_on, meet, tracked_by
+from tilesim.mistakes.ordering import has_gone_on, meet, same_group, strong, tracked_by
 from tilesim.mistakes.release_acquire_paths import Link, directions, group_of, links, writes
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
@@ -26,8 +26,6 @@ _GROUPS = ("wgmma", "bulk", "cp.async")
 
 def no_fence_of_registers(case: Case) -> Cause | None:
     """A product without the wgmma.fence behind the last access to its registers."""
-    if not case.sides:
-        return None
     side = case.sides[0]
     return Cause(
         "no wgmma.fence comes between the last access to the registers and this "
@@ -43,45 +41,39 @@ def unfinished_group(case: Case) -> Cause | None:
         group = group_of(side.op)
         if side.done is None or group not in _GROUPS:
             continue
-        if case.finding.rule == "uninitialised-read" and len(case.sides) < 2:
-            continue  # the reader is not what should have written
         if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
             continue  # what comes second need not be over
-        if case.finding.rule == "race" and _came_too_soon(case, side):
-            continue
+        other = case.sides[0]
+        together = case.loop_range(side.op) == case.loop_range(other.op) is not None
+        if together and other.warp is not side.warp and has_gone_on(case, side, other):
+            continue  # nor what is of a later turn than the other access
         release = _handed_on(case, side)
-        others = {other.warp for other in case.sides} - {side.warp}
-        at_exit = case.finding.rule.endswith(("exit", "group"))
-        end = release.issued if release is not None else (END if at_exit else case.made + 1)
-        if release is None and others and not at_exit:
-            joins = (j.issued for j in case.history.joins if j.warp is side.warp)
-            met = next((at for at in joins if at > side.at), None) or _announced(case, side)
-            release, end = _spoken_for(case, side, END if met is None else met)
-            if release is None and met is None:
-                continue
+        end = case.made + 1 if release is None else release.issued
+        if case.finding.rule.endswith(("exit", "group")):
+            end = END
+        elif release is None and any(other.warp is not side.warp for other in case.sides):
+            met = _met(case, side)
+            release, end = _spoken_for(case, side, met)
+            if release is None and met == END:
+                continue  # nothing hands it on
         cause = _waits_for_itself(case, side, group) or _in_flight(case, side, group, release, end)
         if cause is not None:
             return cause
     return None
 
 
-def _came_too_soon(case: Case, side: Side) -> bool:
-    """Whether an operation is of a later turn of the loop that the other access is in as well: it
-    should have waited for that, and need not be over before it."""
-    other = case.sides[0]
-    loop = case.loop_range(side.op)
-    together = loop is not None and loop == case.loop_range(other.op)
-    return together and other.warp is not side.warp and has_gone_on(case, side, other)
-
-
 def _handed_on(case: Case, side: Side) -> Touch | None:
     """The arrival by which a warp hands on what an operation uses, to the other side."""
-    return next(
-        (
-            t for link in links(case) if link.first.warp is side.warp and link.first.op is side.op
-            for t in case.history.arrivals(side.warp, link.on) if t.issued > side.at
-        ), None,
-    )  # fmt: skip
+    made = (t for link in links(case) for t in case.history.arrivals(side.warp, link.on))
+    return next((t for t in made if t.issued > side.at), None)
+
+
+def _met(case: Case, side: Side) -> int:
+    """When a warp came to a barrier of threads, or set a flag in memory; `END` if it did not."""
+    joins = (j.issued for j in case.history.joins if j.warp is side.warp and j.issued > side.at)
+    after = case.history.between(side.warp, side.at, case.made + 1, fx.Writes)
+    told = (d.at for d in after if strong(d.op, fx.Writes))
+    return next(joins, next(told, END))
 
 
 def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
@@ -90,24 +82,11 @@ def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
     passed = [p for s in case.sides if s.warp is not side.warp for p in case.passed(s)]
     after = case.history.between(side.warp, side.at, end)
     for credit in case.history.arrivals(on=passed[-1].on) if passed else ():
-        mine = credit.warp.cta is side.warp.cta and credit.warp.role == side.warp.role
-        if mine and credit.warp is not side.warp and not credit.tx:
+        if same_group(credit.warp, side.warp) and credit.op.number > side.op.number:
             behind = next((d.at for d in after if d.op.number > credit.op.number), None)
-            if behind is not None and credit.op.number > side.op.number:
+            if behind is not None:
                 return credit, behind
     return None, end
-
-
-def _announced(case: Case, side: Side) -> int | None:
-    """When a warp set a flag in memory by which it hands on what an operation uses: by a release,
-    or behind a fence."""
-    fenced = False
-    for done in case.history.between(side.warp, side.at, case.made + 1, fx.Orders, fx.Writes):
-        fenced = fenced or has(done, fx.Orders, releases=True)
-        strong = [e.sem for e in effects_of(done) if isinstance(e, fx.Writes) and e.sem != "weak"]
-        if any(sem in ("release", "acq_rel") or (sem == "relaxed" and fenced) for sem in strong):
-            return done.at
-    return None
 
 
 def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:
@@ -119,8 +98,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     commits = [d for d in after if has(d, fx.Commits, group=group)]
     if not commits or commits[0].at > iteration:
         early = history.latest(warp, side.at, fx.Commits, group=group)
-        unasked = not any(_pending(d, group) is not None for d in after)
-        if group == "cp.async" and early is None and release is not None and unasked:
+        if group == "cp.async" and early is None and release is not None:
             return Cause(
                 f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
                 "cp.async.mbarrier.arrive does",
@@ -140,15 +118,15 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if waited is not None:
         return _too_few(case, side, waited, own, release)
     commit = case.warp(warp, commits[0], "commits it")
-    then = [] if release is None else history.between(warp, release.issued)
-    following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
-                     None)  # fmt: skip
     what = f"no wait_group follows this {op.mnemonic} before what it uses is handed on"
-    if release is not None and following is not None and _pending(following, group) is not None:
-        late = case.of(release, f"arrives before {following.op.mnemonic}")
-        return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
+    if release is not None:
+        kinds = (fx.WaitsGroup, fx.Issues)
+        following = history.first(warp, release.issued, *kinds, group=group)
+        if following is not None and _pending(following, group) is not None:
+            late = case.of(release, f"arrives before {following.op.mnemonic}")
+            return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
     sides = [] if release is None else [case.of(release, "hands on what it uses")]
-    foreign = None if group == "wgmma" else _foreign_wait(case, side, group)
+    foreign = _foreign_wait(case, side, group)
     if foreign is not None:
         return Cause(
             f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
@@ -164,22 +142,20 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     missing, comes after the wait for its group, or both come too late. ``early``: the commit before
     it."""
     op, warp = side.op, side.warp
-    assert side.done is not None
     own = case.warp(warp, op, f"is still under way ({group} group)")
     later = case.history.between(warp, side.at)
     commit = case.history.first(warp, side.at, fx.Commits, group=group)
     waited = case.history.first(warp, side.at, fx.WaitsGroup, group=group)
     sides = [] if early is None else [case.warp(warp, early, "commits before it")]
-    same = case.history.of_statement(op)
-    again = next((d for d in later if d.op in same and d.iterations != side.done.iterations), None)
+    again = next((d for d in later if d.op in case.history.of_statement(op)), None)
     if commit is not None and again is not None and again.at < commit.at:
         return Cause(f"no commit_group follows this {op.mnemonic} before the next one",
                      (own, *sides))  # fmt: skip
     if commit is not None and (waited is None or commit.at <= waited.at):
         hands = next((d for d in later if d.at >= end), None)
-        if hands is None or commit.at < end:
+        if hands is None:
             return None
-        late = commit if waited is None else waited
+        late = waited or commit
         return Cause(
             f"this {hands.op.mnemonic} hands on what {op.mnemonic} still uses",
             (case.warp(warp, hands, f"comes before {late.op.mnemonic}"), own,
@@ -211,7 +187,7 @@ def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
     """The warp of an operation makes the other side's access as well, in the same turn, and has
     waited for the operation before that: only the other side has not."""
     history, other = case.history, case.sides[0]
-    if other.warp is side.warp or other.warp.cta is not side.warp.cta or other.done is None:
+    if other.warp is side.warp or other.done is None:
         return None
     mine = (d for d in history.executions(side.warp, other.op.number) if d.at > side.at)
     own = next((d for d in mine if d.iterations == other.done.iterations), None)
@@ -263,10 +239,10 @@ def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
 def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
     """A wait for groups by another warp, which has none: it waits for nothing."""
     for warp in case.history.peers(side.warp):
-        commits = case.history.first(warp, 0, fx.Commits, last=case.made, group=group)
-        waited = case.history.first(warp, side.at, fx.WaitsGroup, last=case.made, group=group)
-        if warp is not side.warp and commits is None and waited is not None:
-            return waited
+        if case.history.first(warp, 0, fx.Commits, last=case.made, group=group) is None:
+            waited = case.history.first(warp, side.at, fx.WaitsGroup, last=case.made, group=group)
+            if waited is not None:
+                return waited
     return None
 
 
@@ -276,16 +252,15 @@ def _too_few(
     """The last wait_group leaves the operation under way."""
     group = group_of(side.op) or ""
     left = _pending(waited, group)
-    others = [s for s in case.sides if s.warp is side.warp and s.op is not side.op]
-    loop = case.loop_of(waited.op)
-    if others and loop is not None and case.loop_of(others[0].op) != loop and others[0].done:
-        later = case.history.between(side.warp, waited.at, others[0].done.at)
-        first, last = case.loop_range(waited.op) or (0, -1)
-        outside = [d for d in later if not first <= d.op.number <= last]
+    uses = (s.done for s in case.sides if s.warp is side.warp and s.op is not side.op)
+    used, loop = next(uses, None), case.loop_range(waited.op)
+    if used is not None and loop is not None and case.loop_range(used.op) != loop:
+        later = case.history.between(side.warp, waited.at, used.at)
+        outside = [d for d in later if not loop[0] <= d.op.number <= loop[1]]
         # a race in the run: they are waited for too late in their loop as well
         findings = case.history.machine.outcome.findings
         if not outside and all(finding.rule != "race" for finding in findings):
-            outside = [others[0].done]
+            outside = [used]
         if outside:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
@@ -334,17 +309,9 @@ def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done |
     return None
 
 
-def _accesses(op: Op) -> bool:
-    """Whether an instruction reads or writes what others may."""
-    return has(op, fx.Reads, fx.Writes, fx.UsesTmem)
-
-
 def by_all_lanes(case: Case) -> Cause | None:
     """An operation that many lanes of a warp issue, each by itself."""
-    lanes = case.finding.facts.lanes
-    if not case.sides:
-        return None
-    side = case.sides[0]
+    lanes, side = case.finding.facts.lanes, case.sides[0]
     return Cause(
         f"all {lanes} lanes execute {side.op.mnemonic}: elect one",
         (case.warp(side.warp, side.op, f"is executed by {lanes} lanes"),),
@@ -389,25 +356,17 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
 
 def _waited_after(case: Case, done: Done, group: str) -> Op | None:
     """The wait for tensor memory that follows an instruction in its turn, before the next use."""
-    following = (
-        op for op in case.history.code_of(done.warp)
-        if op.number > done.op.number and has(op, fx.WaitsGroup, fx.UsesTmem)
-        and (has(op, fx.UsesTmem) or has(op, fx.WaitsGroup, group=group))
-    )  # fmt: skip
-    op = next(following, None)
+    later = (op for op in case.history.code_of(done.warp) if op.number > done.op.number)
+    op = next((op for op in later if has(op, fx.WaitsGroup, fx.UsesTmem)), None)
     return op if has(op, fx.WaitsGroup, group=group) else None
 
 
 def unfenced(case: Case) -> Cause | None:
     """An access that is complete and handed on, without the fence on one of the two sides."""
-    if len(case.sides) < 2:
-        return None
     later, earlier = case.sides[:2]
     kinds = (fx.Arrives, fx.JoinsBarrier, fx.JoinsCluster)
     hands = case.history.first(earlier.warp, earlier.at, *kinds, last=case.made)
     if hands is None or group_of(earlier.op) == "tcgen05" or later.warp is earlier.warp:
-        return None
-    if case.history.between(earlier.warp, earlier.at, hands.at, fx.OrdersTmem, before=True):
         return None
     return Cause(
         f"no tcgen05.fence::before_thread_sync comes between {earlier.op.mnemonic} and this "
@@ -459,10 +418,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
             if cause is not None and case.finding.rule == "tcgen05-order":
                 return cause
             # what the second side has waited for was committed before the first one was issued
-            told = credit.phase == link.wait.phase and first.at < link.second.at
-            done = case.history.executions(first.warp, credit.op.number)
-            again = sum(d.at < first.at for d in done) > first.done.nth
-            if credit is before and (again or told):
+            if credit is before and first.at < link.second.at:
                 return Cause(
                     f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
                     (own,),
@@ -480,10 +436,9 @@ def _committed_elsewhere(case: Case, done: Done, link: Link) -> Cause | None:
     if odd is None or odd.on is on or odd.on.cta is not on.cta:
         return None
     iterations = history.turns_at(odd)
-    follows = _follows_its_wait(case, odd)
-    if not iterations or iterations != done.iterations or follows is None:
+    if not iterations or iterations != done.iterations:
         return None
-    if follows:
+    if _follows_its_wait(case, odd):
         return Cause(
             f"{second.warp} accesses what {odd.on.label} vouches for, and has waited on {on.label}",
             (case.warp(second.warp, second.op, "accesses what is not complete"),
@@ -498,14 +453,11 @@ def _committed_elsewhere(case: Case, done: Done, link: Link) -> Cause | None:
     )
 
 
-def _follows_its_wait(case: Case, arrival: Touch) -> bool | None:
-    """Whether an arrival names the slot for which its warp has waited last; None if the two arrays
-    have different numbers of slots."""
-    history = case.history
-    passed = [p.on for p in history.passes(arrival.warp) if p.at <= arrival.issued]
-    if not passed or history.slots_of(passed[-1]) != history.slots_of(arrival.on):
-        return None
-    return history.number_of(passed[-1]) == history.number_of(arrival.on)
+def _follows_its_wait(case: Case, arrival: Touch) -> bool:
+    """Whether an arrival names the slot for which its warp has waited last."""
+    passed = [p.on for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
+    numbers = {case.history.number_of(on) for on in (*passed[-1:], arrival.on)}
+    return bool(passed) and len(numbers) == 1
 
 
 def one_place(case: Case) -> Cause | None:
@@ -532,37 +484,29 @@ def early_arrival(case: Case) -> Cause | None:
     nearest: set[int] = set()
     for link in links(case, group=True):
         first, on = link.first, link.on
-        if first.done is None or group_of(first.op) == "mbarrier" or not _accesses(first.op):
+        if first.done is None or group_of(first.op) == "mbarrier":
             continue
         if id(first) in nearest:
             continue  # what is waited for before that is about something else
-        if any(c.warp.cta is first.warp.cta and c.warp.role == first.warp.role
-               for c in history.credits(on)):  # fmt: skip
+        if any(same_group(c.warp, first.warp) for c in history.credits(on)):
             nearest.add(id(first))
         for credit in history.arrivals(first.warp, on):
             op = credit.op
             if credit.tx > 0 or op.number > first.op.number:
                 continue
             times = [d for d in history.executions(first.warp, op.number) if d.at < first.at]
-            if times and history.between(first.warp, times[-1].at, first.at, fx.JoinsBarrier):
-                continue  # they have met since
+            if not times or history.between(first.warp, times[-1].at, first.at, fx.JoinsBarrier):
+                continue  # or they have met since
+            outer, inner = times[-1].iterations, first.done.iterations
+            around = 0 < len(outer) < len(inner) and inner[: len(outer)] == outer
             together = case.loop_of(op) == case.loop_of(first.op)
-            if (together and len(times) == first.done.nth + 1) or _around(case, times, first.done):
+            if around or (together and len(times) == first.done.nth + 1):
                 return Cause(
                     f"this arrival on {on.label} hands on what {first.warp} uses only afterwards",
                     _arrival_and_condition(case, first, op, on),
                     f"arrive on {on.label} after the last access of this use",
                 )
     return None
-
-
-def _around(case: Case, times: list[Done], done: Done) -> bool:
-    """Whether the last of these executions was in the turn of a loop in which another one is, in a
-    loop of its own."""
-    if not times or not times[-1].iterations or case.loop_range(times[-1].op) is None:
-        return False
-    depth = len(times[-1].iterations)
-    return depth < len(done.iterations) and times[-1].iterations == done.iterations[:depth]
 
 
 def _arrival_and_condition(case: Case, side: Side, op: Op, on: Mbarrier) -> tuple[Participant, ...]:
@@ -598,32 +542,33 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
     """A warp that hands slots back, in its loop, before it has waited for what is put into them."""
     history = case.history
     for side in case.sides[:2]:
-        fills = writes(side.op) or any(isinstance(e, fx.Arrives) and e.bytes is not None
-                                       for e in effects_of(side))  # fmt: skip
         passed = case.passed(side)
-        if not fills or not passed:
+        if not passed or not _fills(side.op):
             continue
         on = passed[-1].on
         readers = dict.fromkeys(s.warp for s in case.sides if s.warp is not side.warp)
-        for other in readers or [w for w in history.machine.warps if w is not side.warp]:
+        for other in readers or history.machine.warps:
             made = [c for c in history.arrivals(other, on) if not c.tx]
-            if not made:
-                continue
-            op = made[0].op
             waited = [
                 p for p in history.passes(other)
-                if history.supplies(side.warp, p.on)
-                and case.loop_of(p.op) == case.loop_of(op) is not None
+                if made and history.supplies(side.warp, p.on)
+                and case.loop_of(p.op) == case.loop_of(made[0].op) is not None
             ]  # fmt: skip
-            first = history.executions(other, op.number)[0]
-            begins = waited and waited[0].at > first.at and op.number < waited[0].op.number
-            if begins or _before_its_slot(case, made[0], waited):
+            if waited and (
+                waited[0].at > made[0].issued or _before_its_slot(case, made[0], waited)
+            ):
                 return Cause(
                     f"{other} hands {on.label} back before it has waited for what is filled",
                     (case.of(made[0], f"arrives on {on.label} first"),),
                     f"arrive on {on.label} after the wait and the last access of each turn",
                 )
     return None
+
+
+def _fills(op: Op) -> bool:
+    """Whether an instruction writes what others read, or expects the bytes of what does."""
+    arrives = effect_of(op, fx.Arrives)
+    return writes(op) or (arrives is not None and arrives.bytes is not None)
 
 
 def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
@@ -633,6 +578,6 @@ def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
     number, size = history.number_of(arrival.on), history.slots_of(arrival.on)
     own = [p for p in waited if history.number_of(p.on) == number]
     before = [p for p in waited if p.at < arrival.issued]
-    if not own or not before or history.turns_at(arrival) != history.turns_at(before[-1]):
+    if not own or history.turns_at(arrival) != history.turns_at(before[-1]):
         return False
     return history.slots_of(own[0].on) == size and arrival.issued < own[0].at

@@ -210,12 +210,8 @@ def never_handed_on(case: Case) -> Cause | None:
     history = case.history
     for link in links(case):
         warp, on = link.first.warp, link.on
-        if history.credits(on, warp) or group_of(link.first.op) == "mbarrier":
-            continue
-        if link.wait.phase < 0:
-            continue
         ops = history.supplies(warp, on)  # if there are none, another warp speaks for it
-        if not ops or on.init is None or any(history.executions(warp, op.number) for op in ops):
+        if not ops or any(history.executions(warp, op.number) for op in ops):
             continue
         where = history.condition_past(warp, ops[0])
         sides = [case.warp(warp, ops[0], f"is not executed by {warp}")]
@@ -232,8 +228,6 @@ def never_handed_on(case: Case) -> Cause | None:
 def lanes_of_a_warp(case: Case) -> Cause | None:
     """Accesses of different lanes of one warp, between which these do not meet; or one that a lane
     hands on for others that it has not met."""
-    if len(case.sides) < 2:
-        return None
     later, earlier = case.sides[:2]
     hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
     if hands is not None and case.finding.kind == "race/released-by-lanes":
@@ -300,11 +294,11 @@ def unobserved(case: Case) -> Cause | None:
         if not lost:
             continue
         on = lost[0].on
-        wrong, how = _wrong_wait(case, first, second)
+        wrong = _waits_again(case, second)
         if wrong is not None:
             return Cause(
-                f"{second.warp} waits on {wrong.on.label} {how}, and {first.warp} tells it on "
-                f"{on.label}",
+                f"{second.warp} waits on {wrong.on.label} a second time, and {first.warp} tells it "
+                f"on {on.label}",
                 (case.waits(wrong), case.arrives(lost[0])),
                 f"let {second.warp} wait for {on.label} before its access",
             )
@@ -330,20 +324,17 @@ def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Tou
     return [t for t in told if t.on is after.on]
 
 
-def _wrong_wait(case: Case, first: Side, second: Side) -> tuple[Touch | None, str]:
-    """The last wait before an access, if it is for a barrier that the other side waits for too, or
-    its warp has passed the same phase before by another instruction: there is nothing to wait for.
-    """
-    passed = case.passed(second)
-    if not passed or case.loop_of(passed[-1].op) != case.loop_of(second.op):
-        return None, ""
-    wait, roles = passed[-1], {first.warp.role, second.warp.role}
-    users = [p.warp for p in case.history.passes(on=wait.on)]
-    if first.warp in users and {u.role for u in users} == roles:
-        return wait, f"as {first.warp} does"
-    if any(p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed):
-        return wait, "a second time"
-    return None, ""
+def _waits_again(case: Case, side: Side) -> Touch | None:
+    """The last wait before an access, if its warp has passed the same phase before by another
+    instruction: there is nothing to wait for."""
+    passed = case.passed(side)
+    for wait in passed[-1:]:
+        same = (p for p in passed if p.on is wait.on and p.phase == wait.phase)
+        if case.loop_of(wait.op) == case.loop_of(side.op) and any(
+            p.op is not wait.op for p in same
+        ):
+            return wait
+    return None
 
 
 def _begin_of_iteration(case: Case, side: Side, uses: int) -> Op:
@@ -641,7 +632,9 @@ def has_gone_on(case: Case, one: Side, other: Side) -> bool:
     if met[0] is None or met[1] is None or one.done is None or other.done is None:
         return False
     if met[0].op is met[1].op and met[0].iterations == met[1].iterations:
-        return is_later(one.done.iterations, other.done.iterations, _further_down(case, one, other))
+        mine, theirs = one.done.iterations, other.done.iterations
+        together = all(a.loc == b.loc for a, b in zip(mine, theirs, strict=False))
+        return is_later(mine, theirs, together and _further_down(case, one, other))
     rounds = [case.history.joined(m) for m in met if m is not None]
     later = [
         is_later(side.iterations, m.iterations)
@@ -777,8 +770,8 @@ def heard_for(case: Case) -> Cause | None:
                 asked = case.history.executions(warp, op.number)
                 if not asked or not same_code(case, second, op):
                     continue
-                last = max((d for d in asked if d.iterations[:1] == second.done.iterations[:1]),
-                           key=lambda d: d.at, default=asked[-1])  # fmt: skip
+                same = [d for d in asked if d.iterations[:1] == second.done.iterations[:1]]
+                last = (same or asked)[-1]
                 if meet(case, warp, last.at, second.warp, second.at):
                     continue
                 return Cause(
@@ -834,19 +827,20 @@ def not_asked(case: Case) -> Cause | None:
     history = case.history
     for first, second in directions(case):
         wait = last_wait(case, second)
-        on = None if wait is None else wait.on
-        if wait is None or not isinstance(on, Mbarrier) or first.done is None:
+        if wait is None or first.done is None:
             continue
-        made = counted(case, wait)
-        others = [c for c in made if _reads_as(case, c.warp, first.op)]
-        if not made or not others or any(c.warp is first.warp for c in history.credits(on)):
+        on = wait.on
+        others = [c for c in counted(case, wait) if _reads_as(case, c.warp, first.op)]
+        if not others:
             continue
-        if group_of(first.op) == "mbarrier" or _reads(first.op) is None or _speaks(case, first, on):
+        if group_of(first.op) == "mbarrier" or _reads(first.op) is None:
+            continue
+        if any(same_group(c.warp, first.warp) for c in history.credits(on)):
             continue
         own = [
             t for t in history.credits()
             if t.issued > first.at and t.on.address == on.address and t.on.cta is first.warp.cta
-            and _same_group(case, t.warp, first.warp)
+            and same_group(t.warp, first.warp)
         ]  # fmt: skip
         if own:
             last = max(own[:2], key=lambda t: (t.issued - own[0].issued < _NEAR, t.op.number))
@@ -935,15 +929,8 @@ def _reads_as(case: Case, warp: Agent, op: Op) -> bool:
     )
 
 
-def _speaks(case: Case, side: Side, on: Mbarrier) -> bool:
-    """Whether a warp of the group of a side arrives on a barrier, for all of them."""
-    return any(
-        c.warp is not side.warp and c.warp.cta is side.warp.cta
-        and _same_group(case, c.warp, side.warp) for c in case.history.credits(on)
-    )  # fmt: skip
-
-
-def _same_group(case: Case, warp: Agent, other: Agent) -> bool:
+def same_group(warp: Agent, other: Agent) -> bool:
+    """Whether two warps are of one role of a CTA."""
     return warp.cta is other.cta and warp.role == other.role
 
 
@@ -960,44 +947,25 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
 
 def quiet_round(case: Case) -> Cause | None:
     """A cluster barrier between the two, at which the first side arrives without releasing."""
-    quiet = case.finding.rule != "tmem-lifetime" or case.finding.kind == "tmem-lifetime/no-fence"
+    history = case.history
     for first, second in directions(case):
-        if first.warp.cta.cluster is not second.warp.cta.cluster:
-            continue
-        told = _rounds(case, first.warp, first.at, min(second.at, case.made))
-        arrivals = [(done, effect) for done, effect in told if effect.arrives]
-        if not arrivals or any(effect.sem != "relaxed" for _, effect in arrivals):
-            continue
-        done, _ = arrivals[0]
-        if not quiet and not _waited(case, first, done):
-            continue
-        if any(not effect.arrives for _, effect in _rounds(case, second.warp, done.at, second.at)):
+        kind, last = fx.JoinsCluster, min(second.at, case.made)
+        told = history.between(first.warp, first.at, last, kind, arrives=True)
+        quiet = bool(told) and all(has(d, kind, sem="relaxed") for d in told)
+        if quiet and history.between(second.warp, told[0].at, second.at, kind, arrives=False):
             return Cause(
-                f"this {done.op.mnemonic} is relaxed: it hands nothing on",
-                (case.warp(first.warp, done, "arrives at the cluster barrier with .relaxed"),),
+                f"this {told[0].op.mnemonic} is relaxed: it hands nothing on",
+                (case.warp(first.warp, told[0], "arrives at the cluster barrier with .relaxed"),),
                 "let the arrival release (the default)",
             )
     return None
-
-
-def _rounds(case: Case, warp: Agent, first: int, last: int) -> list[tuple[Done, fx.JoinsCluster]]:
-    """What a warp does at its cluster barrier between two moments."""
-    return [
-        (done, effect) for done in case.history.between(warp, first, last)
-        for effect in done.op.effects() if isinstance(effect, fx.JoinsCluster)
-    ]  # fmt: skip
-
-
-def _waited(case: Case, side: Side, done: Done) -> bool:
-    """Whether the warp of a side has waited itself for what it does before ``done``."""
-    return bool(case.history.between(side.warp, side.at, done.at, fx.WaitsGroup))
 
 
 def after_the_init(case: Case) -> Cause | None:
     """The initialisation is not handed on: what is missing stands behind the last one."""
     for side in reversed(case.sides):
         if has(side, fx.InitsMbarrier):
-            over = _invalidated(case, side)
+            over = case.history.latest(side.warp, side.at, fx.InvalidatesMbarrier)
             if over is not None:
                 return _unawaited(case, over)
             last = side.op
@@ -1220,19 +1188,6 @@ def before_the_inval(case: Case) -> Cause | None:
         if has(side, fx.InvalidatesMbarrier):
             return None if side.done is None else _unawaited(case, side.done)
     return None
-
-
-def _invalidated(case: Case, side: Side) -> Done | None:
-    """The last invalidation of a barrier before the warp of a side has initialised it again."""
-    arrays = [e.mbar.array for e in side.op.effects() if isinstance(e, fx.InitsMbarrier)]
-    done = case.history.between(side.warp, 0, side.at)
-    return next(
-        (
-            d for d in reversed(done) for e in d.op.effects()
-            if isinstance(e, fx.InvalidatesMbarrier) and e.mbar.array in arrays
-        ),
-        None,
-    )  # fmt: skip
 
 
 def _unawaited(case: Case, invalidation: Done) -> Cause | None:

@@ -16,7 +16,6 @@ from tilesim.mistakes.barrier_use import (
     Maker,
     about,
     elsewhere,
-    expected_by,
     one_each,
     shares,
 )
@@ -143,17 +142,6 @@ def _of_one_phase(b: _Balance, phase: int, also: str = "", unread: tuple[Named, 
     )
 
 
-def _on_another_slot(b: _Balance) -> Cause | None:
-    """A copy names another barrier of the array."""
-    astray = _astray(b.case, b.on) if b.expects and b.have < b.want else None
-    if astray is None:
-        return None
-    return Cause(
-        f"bytes that are expected on {b.on.label} complete on {astray.on.label}",
-        (*b.completing([astray]), *b.expecting()),
-    )
-
-
 def _in_another_cta(b: _Balance) -> Cause | None:
     """The copies name the barrier of another CTA."""
     others = elsewhere(b.case, b.on, bytes_=True)
@@ -277,7 +265,7 @@ def _unexpected(b: _Balance) -> Cause | None:
 
 #: what may be wrong with a balance, the most telling first; the last two answer whatever it is
 _REASONS: tuple[Callable[[_Balance], Cause | None], ...] = (
-    _on_another_slot, _in_another_cta, _on_another_array, _in_its_own_cta_only,
+    _in_another_cta, _on_another_array, _in_its_own_cta_only,
     _expected_by_several, _copied_by_all_lanes, _unequal, _unexpected,
 )  # fmt: skip
 
@@ -305,18 +293,6 @@ def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
     over = sum(c.tx for c in case.history.credits(copy.on)) < 0
     arrays = {array_of(on) for on in (copy.on, expect.on)}
     return copy if over and len(arrays) > 1 else None
-
-
-def _astray(case: Case, on: Mbarrier) -> Touch | None:
-    """A copy that lands on another barrier of the array than the one on which its bytes are
-    expected."""
-    for touch in case.history.credits():
-        if touch.tx < 0 and touch.on is not on and array_of(touch.on) == array_of(on):
-            expected = expected_by(case, touch)
-            over = sum(c.tx for c in case.history.credits(touch.on)) < 0
-            if over and expected is not None and expected.on is on:
-                return touch
-    return None
 
 
 def _still_to_come(case: Case, on: Mbarrier) -> bool:

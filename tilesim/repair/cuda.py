@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
@@ -253,7 +254,7 @@ class Source:
         if found is None:
             return None
         inner = text[found.end() : text.rfind(")")]
-        code, *rest = _sections(inner)
+        code, *rest = _split(inner, ":")
         template = "".join(_STRING.findall(code)).replace("\\n", " ").replace("\\t", " ")
         instructions = tuple(
             " ".join(part.split()) for part in template.replace("%%", "%").split(";")
@@ -283,7 +284,8 @@ class Source:
         if len(found) != 1:
             return None
         ((helper, call),) = found
-        begin, end = call.start(), _closing(own, call.end())
+        start = self._starts[line - 1]
+        begin, end = call.start(), _matching(self._bare, start + call.end() - 1) + 1 - start
         given = _parted(own[call.end() : end - 1])
         if own[end : end + 1] != ";" or len(given) != len(helper.parameters):
             return None
@@ -416,25 +418,7 @@ class Source:
     # ------------------------------------------------------------------ reading
 
     def _line(self, place: int) -> int:
-        low, high = 0, len(self._starts) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._starts[middle] <= place else (low, middle - 1)
-        return low + 1
-
-    def _matching(self, place: int) -> int:
-        """The bracket that closes the one here."""
-        stack = [_OPENS[self._bare[place]]]
-        for at in range(place + 1, len(self._bare)):
-            char = self._bare[at]
-            if char in _OPENS:
-                stack.append(_OPENS[char])
-            elif char in ")]}":
-                if stack.pop() != char:
-                    raise _Unreadable
-                if not stack:
-                    return at
-        raise _Unreadable
+        return bisect_right(self._starts, place)
 
     def _outside(self, place: int, end: int) -> None:
         """Looks for functions between two places."""
@@ -444,9 +428,9 @@ class Source:
             if char in ";}":
                 begin = place + 1
             elif char == "(":
-                place = self._matching(place)
+                place = _matching(self._bare, place)
             elif char == "{":
-                close = self._matching(place)
+                close = _matching(self._bare, place)
                 head = self._bare[begin:place]
                 last = re.sub(r"\b(?:const|noexcept|override|final)\b|->[^{}]*$", "", head).strip()
                 name = re.search(r"(\w+)\s*\(", re.sub(r"__\w+__\s*\([^()]*(?:\([^()]*\))*[^()]*\)",
@@ -507,7 +491,7 @@ class Source:
 
     def _under(self, bracket: int, end: int, made: Statement) -> int:
         """The statement that a condition in brackets is for."""
-        return self._sub(self._skip_space(self._matching(bracket) + 1, end), end, made)
+        return self._sub(self._skip_space(_matching(self._bare, bracket) + 1, end), end, made)
 
     def _sub(self, place: int, end: int, made: Statement) -> int:
         if place < end and self._bare[place] == "{":
@@ -519,7 +503,7 @@ class Source:
         return statement.end
 
     def _body(self, place: int, made: Statement) -> int:
-        close = self._matching(place)
+        close = _matching(self._bare, place)
         block = Block(self._line(place), self._line(close), [])
         self._block(place + 1, close, block, made)
         return close + 1
@@ -532,7 +516,7 @@ class Source:
     def _simple(self, place: int, end: int) -> int:
         while place < end:
             if self._bare[place] in _OPENS:
-                place = self._matching(place)
+                place = _matching(self._bare, place)
             elif self._bare[place] == ";":
                 return place + 1
             place += 1
@@ -560,40 +544,36 @@ def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
 
 
-def _closing(text: str, begin: int) -> int:
-    """Behind the bracket that closes the one before ``begin``; the end if none does."""
-    depth = 1
-    for place in range(begin, len(text)):
-        depth += (text[place] in "([{") - (text[place] in ")]}")
-        if not depth:
-            return place + 1
-    return len(text) + 1
+def _matching(text: str, place: int) -> int:
+    """The bracket that closes the one here, in a text without comments and literals."""
+    stack = [_OPENS[text[place]]]
+    for at in range(place + 1, len(text)):
+        char = text[at]
+        if char in _OPENS:
+            stack.append(_OPENS[char])
+        elif char in ")]}":
+            if stack.pop() != char:
+                raise _Unreadable
+            if not stack:
+                return at
+    raise _Unreadable
 
 
-def _parted(text: str) -> list[str]:
-    """What commas part that are in no brackets."""
+def _split(text: str, mark: str) -> list[str]:
+    """The parts between marks that stand in no brackets and no literals."""
     parts, depth = [""], 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        if char == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part for part in parts if part.strip()]
-
-
-def _sections(text: str) -> list[str]:
-    """The sections of an asm statement: its text, results, sources, what it changes."""
-    parts, depth, quoted = [""], 0, False
-    for place, char in enumerate(text):
-        if char == '"' and text[place - 1] != "\\":
-            quoted = not quoted
-        depth += 0 if quoted else (char in "([{") - (char in ")]}")
-        if char == ":" and not quoted and not depth:
+    for char, bare in zip(text, _NOISE.sub(_blank, text), strict=True):
+        depth += (bare in "([{") - (bare in ")]}")
+        if bare == mark and not depth:
             parts.append("")
         else:
             parts[-1] += char
     return parts
+
+
+def _parted(text: str) -> list[str]:
+    """What commas part that are in no brackets."""
+    return [part for part in _split(text, ",") if part.strip()]
 
 
 def _plain(code: str) -> str:
