@@ -17,6 +17,7 @@ WRONG = {
     "a_load_of_a_warp_of_which_one_lane_has_fenced": ("failed", "tcgen05-order"),
     "two_asynchronous_stores_or_reductions_of_one_word": ("failed", "race"),
     "a_register_that_half_of_the_lanes_have_set": ("failed", "uninitialised-read"),
+    "rows_of_which_the_first_one_is_aligned": ("bounded", ""),
     "one_of_two_results_of_all_registers": ("failed", "tmem-lifetime"),
     "a_fence_of_a_warpgroup_for_a_barrier_of_its_warps": ("bounded", ""),
 }

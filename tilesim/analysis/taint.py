@@ -24,7 +24,7 @@ from tilesim.arith.operators import MIRRORED, RELATIONS, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.declarations import GlobalTensor, Mbar, View
-from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var, walk
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var, divisor, walk
 from tilesim.ir.frozen import cached
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Instruction, Mir, condition
@@ -213,7 +213,20 @@ class Dataflow:
             return bool(read) and not any(map(self._is_changed, read))
         if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):
             return False
-        return not self._is_changed(value.tensor.name)
+        return not self._is_changed(value.tensor.name) and _stays_aligned(effects, value)
+
+
+def _stays_aligned(effects: Collection[fx.Effect], view: View) -> bool:
+    """Whether a view in global memory begins at a multiple of what is read there at once, whatever
+    its offsets are (B6, C1, H15)."""
+    reads = [e for e in effects if isinstance(e, fx.Reads) and e.view is view]
+    if not any(e.asynchronous or e.lanes for e in reads):
+        return True
+    most = view.nbytes if any(e.lanes for e in reads) else 16
+    at_once = max(1, min(view.nbytes, most))
+    strides = view.tensor.byte_strides
+    offsets = zip(view.offsets, strides, strict=True)
+    return not any(divisor(offset) * stride % at_once for offset, stride in offsets)
 
 
 @cached
