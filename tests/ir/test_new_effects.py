@@ -16,13 +16,14 @@ from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Strict
 from tilesim.ir.text import parse, to_text
 from tilesim.proof.check import certify
-from tilesim.records import dataclass, field
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import EXECUTORS, Act
 from tilesim.sim.machine.judged_effects import JUDGED
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.simulate import simulate
+from tilesim.sim.machine.warp import Awaited
 from tilesim.transforms.lower import lower
 
 
@@ -36,13 +37,13 @@ class TakesPermit:
     """Waits until the gate has a permit for every active lane, and takes them."""
 
 
-@dataclass
-class Gate:
+class Gate(Awaited):
     """A counting semaphore, of which the executors note nothing."""
 
-    published: Clock
-    permits: int = 0
-    waiters: list[Any] = field(default_factory=list)
+    def __init__(self, published: Clock) -> None:
+        super().__init__()
+        self.published = published
+        self.permits = 0
 
 
 def _gives(c: Operands, op: Op, effect: Any) -> Act:
@@ -51,8 +52,7 @@ def _gives(c: Operands, op: Op, effect: Any) -> Act:
         gate.permits += w.lanes
         join(gate.published, w.published)
         w.advance()
-        waiters, gate.waiters = gate.waiters, []
-        w.machine.wake_all(waiters)
+        gate.wake_waiters()
 
     return Act(step)
 
@@ -61,8 +61,7 @@ def _takes(c: Operands, op: Op, effect: Any) -> Act:
     def step(w: Warp) -> bool | None:
         gate = _gate(w)
         if gate.permits < w.lanes:
-            gate.waiters.append(w)
-            return w.machine.block(w, gate, "waits for a permit", op)
+            return w.block(gate, "waits for a permit", op)
         gate.permits -= w.lanes
         w.learns(gate.published)
         return None

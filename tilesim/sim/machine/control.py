@@ -202,10 +202,8 @@ def _meet(w: Warp, frame: Frame, *, syncs: bool) -> bool | None:
 def _await_others(w: Warp, frame: Frame) -> bool:
     """Blocks until lanes of the frame that are agents of their own have come."""
     frame.waiter = w
-    w.pc -= 1
     text = "waits for its other lanes at the end of a branch"
-    w.blocked = Blocked(frame, text, None, frame.loc)
-    return True
+    return w.block(frame, text, None, loc=frame.loc)
 
 
 def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:

@@ -25,7 +25,7 @@ from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.schedule import Move
-from tilesim.sim.machine.warp import Blocked, Frame
+from tilesim.sim.machine.warp import Frame
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +77,7 @@ def assemble(w: Warp, op: Op, mask: int, step: Step) -> bool | None:
     origin.arrivals.append(Arrival(w, op, mask, w.mask, step, anywhere, ends=not may_come))
     _note(w, op, mask, "join")
     text = f"waits for lanes {missing:#x} of its warp to execute {op.mnemonic}"
-    w.pc -= 1
-    w.blocked = Blocked(origin.arrivals[-1], text, op, op.loc)
+    w.block(origin.arrivals[-1], text, op)
     release(origin)
     return True
 

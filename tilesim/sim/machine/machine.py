@@ -56,7 +56,7 @@ from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers
-from tilesim.sim.machine.warp import Agent, Blocked
+from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers import weak_memory
 from tilesim.sim.observers.lane_order import LaneOrder
@@ -454,15 +454,6 @@ class Machine(Core):
             return None
         warp.pc -= 1
         Move(self.env, warp.run, time - self.env.now, warp)
-        return True
-
-    def block(
-        self, warp: Warp, on: object, clause: str, op: Op,
-        *, polling: bool = False, named: Named | None = None, parity: int | None = None,
-    ) -> bool:  # fmt: skip
-        """Parks ``warp``; it repeats its instruction when woken."""
-        warp.pc -= 1
-        warp.blocked = Blocked(on, clause, op, op.loc, polling, named, parity)
         return True
 
     def changed(self) -> None:

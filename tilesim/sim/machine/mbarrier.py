@@ -24,6 +24,7 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.result import Condition, Violation
+from tilesim.sim.machine.warp import Awaited
 from tilesim.sim.observers.phase_conditions import (
     Credit,
     PhaseRecord,
@@ -70,7 +71,7 @@ class Published:
         return own if self.away is None or not away else max(own, self.away.item(entry))
 
 
-class MbarrierState:
+class MbarrierState(Awaited):
     """The counts of a barrier, and what its phases publish.
 
     ``phase`` counts completed phases since init; ``base`` is added so that the clock component
@@ -89,6 +90,7 @@ class MbarrierState:
         engine: int | None,
         peers: int | None,
     ) -> None:
+        super().__init__()
         self.machine = machine
         self.cta = cta
         self.warps = warps
@@ -148,7 +150,6 @@ class MbarrierState:
         #: what has made the last asynchronous arrival of this CTA; the component behind its phase
         self.last_arrival: Side | None = None
         self.last_arrival_over = 0
-        self.waiters: list[Agent] = []
         #: by component the latest look that was no wait: the barrier must outlive that as well
         self.looks: dict[int, Wait] = {}
         #: a wait on it has passed
@@ -680,8 +681,7 @@ class Mbarrier(MbarrierState):
             self.arrived = self.machine.components.clock()
         self.phase += 1
         self.pending = self.expected
-        waiters, self.waiters = self.waiters, []
-        self.machine.wake_all(waiters)
+        self.wake_waiters()
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""

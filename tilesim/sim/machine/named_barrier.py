@@ -12,6 +12,7 @@ from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.warp import Awaited
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -106,7 +107,7 @@ def round_of(joined: Generation | Gathering | None) -> Generation | None:
     return joined.generation if isinstance(joined, Gathering) else joined
 
 
-class NamedBarrier:
+class NamedBarrier(Awaited):
     """Barrier ``id`` of one CTA, or (``id`` None) the cluster barrier.
 
     ``threads`` None in an op means "all live warps of the scope"; such a generation completes
@@ -122,6 +123,7 @@ class NamedBarrier:
         *,
         of_cta: bool,
     ) -> None:
+        super().__init__()
         self.machine = machine
         #: it, as findings name it
         self.named = named
@@ -130,7 +132,6 @@ class NamedBarrier:
         self.scope = scope
         self.current = self._open(0)
         self.previous: Generation | None = None
-        self.waiters: list[Agent] = []
         self.of_cta = of_cta
         #: rounds that the run has left out, because they are like others (`tilesim.sim.affine`)
         self.skipped = 0
@@ -182,8 +183,7 @@ class NamedBarrier:
             known = gathering.joined
             gathering.generation = self.current
             self.join(gathering.entry, gathering.threads, known, visible=True)
-            waiters, self.waiters = self.waiters, []  # lanes that have only arrived go on
-            self.machine.wake_all(waiters)
+            self.wake_waiters()  # lanes that have only arrived go on
 
     def join(self, join_: Join, threads: int | None, clock: Clock, *, visible: bool) -> Generation:
         """Adds a warp to the open generation and completes it if it is full; returns it."""
@@ -224,8 +224,7 @@ class NamedBarrier:
         generation.joined[self.component :: size] = generation.number + 1
         generation.complete = True
         self.previous, self.current = generation, self._open(generation.number + 1)
-        waiters, self.waiters = self.waiters, []
-        self.machine.wake_all(waiters)
+        self.wake_waiters()
 
     def note_leave(self, warp: Agent, generation: Generation, op: Op) -> None:
         """A warp goes on after its round has completed."""

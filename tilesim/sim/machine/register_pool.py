@@ -11,6 +11,7 @@ from tilesim.analysis.executing_warps import executing
 from tilesim.ir.effects import Registers
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
+from tilesim.sim.machine.warp import Awaited
 
 if TYPE_CHECKING:
     from tilesim.ir.mir import Mir
@@ -115,7 +116,7 @@ class _Grant:
         return self._spare + sum(others.worst for others in self._others.values()) >= 0
 
 
-class RegisterPool:
+class RegisterPool(Awaited):
     """Registers given back by setmaxnreg.dec and not yet taken by .inc (E14: starts empty).
 
     Which warp comes first may decide whether an .inc is granted at all (E18). Those for which it
@@ -123,10 +124,10 @@ class RegisterPool:
     """
 
     def __init__(self, mir: Mir, warps: Sequence[Agent]) -> None:
+        super().__init__()
         self._mir = mir
         self._warps = warps
         self.free = 0
-        self.waiters: list[Agent] = []
         self._grants: list[_Grant] = []
         #: an .inc that may be blocked for ever in another schedule
         self._doubtful: Op | None = None

@@ -27,7 +27,7 @@ from tilesim.ir.tensor_memory import COLUMNS, LANES
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.lanes import FULL
-from tilesim.sim.machine.warp import Agent, Positions
+from tilesim.sim.machine.warp import Agent, Awaited, Positions
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -140,15 +140,15 @@ class Allocation:
         return self.tag << _TAG
 
 
-class TmemPool:
+class TmemPool(Awaited):
     """Which columns of an SM's tensor memory are free; shared by resident CTAs (G6)."""
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.number = number
         self._taken = bytearray(COLUMNS)
         #: sizes of the live allocations
         self._sizes: list[int] = []
-        self.waiters: list[Agent] = []
         #: the last alloc or dealloc, whose order the result of the next one depends on
         self.last: Positions | None = None
 

@@ -142,6 +142,19 @@ class Blocked:
         return what if self.parity is None else f"{what} parity {self.parity}"
 
 
+class Awaited:
+    """What warps wait for until it changes: a barrier, a pool, a warpgroup."""
+
+    def __init__(self) -> None:
+        self.waiters: list[Agent] = []
+
+    def wake_waiters(self) -> None:
+        """It has changed: all that wait look again."""
+        waiters, self.waiters = self.waiters, []
+        if waiters:
+            waiters[0].machine.wake_all(waiters)
+
+
 #: a component and a tick for each of the parts of a warp: what knows one comes after all
 Positions = tuple[tuple[int, int], ...]
 
@@ -490,6 +503,18 @@ class Agent(ABC):
     def woken(self) -> None:
         """It waits for nothing any more; when it runs is up to the schedule."""
         self.blocked = None
+
+    def block(
+        self, on: object, clause: str, op: Op | None, *, loc: Loc = UNKNOWN, polling: bool = False,
+        named: Named | None = None, parity: int | None = None,
+    ) -> bool:  # fmt: skip
+        """It waits, and executes its instruction again when it is woken."""
+        self.pc -= 1
+        where = loc if op is None else op.loc
+        self.blocked = Blocked(on, clause, op, where, polling, named, parity)
+        if isinstance(on, Awaited):
+            on.waiters.append(self)
+        return True
 
     @abstractmethod
     def run(self, _event: object = None) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilesim.findings.finding import Named
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.warp import Awaited
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -88,10 +89,11 @@ class Adjustment:
     tick: int
 
 
-class Warpgroup:
+class Warpgroup(Awaited):
     """The wgmma groups of four consecutive warps; ``component`` publishes completed operations."""
 
     def __init__(self, machine: Core, label: str) -> None:
+        super().__init__()
         self.machine = machine
         #: it, as findings name it
         self.named = Named(label, label)
@@ -100,7 +102,6 @@ class Warpgroup:
         self.warps: list[Agent] = []
         #: of each warp, what publishes for which operations that warp itself has waited (F5)
         self.waited: list[int] = []
-        self.waiters: list[Agent] = []
         self._rounds: dict[int, Round] = {}
         self._commits: dict[Agent, int] = {}
         #: which warps have made the n-th setmaxnreg; the last two rounds
@@ -193,8 +194,7 @@ class Warpgroup:
             self.machine.trace.note("join", self.component, number, warp, op, text)
         warp.advance()
         if current.commits == len(self.warps):
-            waiters, self.waiters = self.waiters, []
-            self.machine.wake_all(waiters)
+            self.wake_waiters()
 
     def holds_up(self, warp: Agent, pending: int) -> bool:
         """Whether a warp has not committed the group that ``warp`` waits for."""

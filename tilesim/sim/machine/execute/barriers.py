@@ -72,8 +72,7 @@ def _wait_for(
         barrier.note_leave(w, found, op)
         return None
     w.generation = generation
-    barrier.waiters.append(w)
-    return w.machine.block(w, barrier, "waits at", op, named=barrier.named)
+    return w.block(barrier, "waits at", op, named=barrier.named)
 
 
 def _wait_for_lanes(
@@ -83,8 +82,7 @@ def _wait_for_lanes(
     waits for no other warp, but for these (E2, D3)."""
     if round_of(joined) is None:
         w.generation = joined
-        barrier.waiters.append(w)
-        return w.machine.block(w, barrier, f"waits for lanes of its warp at {barrier.label}", op)
+        return w.block(barrier, f"waits for lanes of its warp at {barrier.label}", op)
     w.generation = None
     return None
 

@@ -89,8 +89,7 @@ def _waits_together(op: Op, pending: int) -> Step:
         machine, group = w.machine, w.groups["wgmma"]
         if pending < len(group.committed):
             if w.warpgroup.holds_up(w, pending):
-                w.warpgroup.waiters.append(w)
-                return machine.block(w, w.warpgroup, f"waits for {op.mnemonic}", op)
+                return w.block(w.warpgroup, f"waits for {op.mnemonic}", op)
             if machine.sleep_until(w, group.finish):
                 return True
             w.warpgroup.passed(w, pending, op)

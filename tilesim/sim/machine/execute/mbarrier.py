@@ -563,13 +563,12 @@ def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
 
 def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = False) -> bool:
     """The warp blocks until the phase of this parity has completed."""
-    barrier.waiters.append(w)
     named = barrier.named
     if w.machine.trace is not None:
         barrier.note("block", w, op, f"waits on {{}} parity {parity}")
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
-    return w.machine.block(w, barrier, "waits on", op, polling=polling, named=named, parity=parity)
+    return w.block(barrier, "waits on", op, polling=polling, named=named, parity=parity)
 
 
 @dataclass(slots=True)

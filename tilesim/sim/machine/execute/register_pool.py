@@ -32,13 +32,10 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
         w.machine.note("write", ("registers", w.cta.index), w, op, f"executes {change}")
         if not increase:
             pool.give(w, 32 * (held - count))
-            waiters, pool.waiters = pool.waiters, []
-            for waiter in waiters:
-                w.machine.wake(waiter)
+            pool.wake_waiters()
         elif not pool.take(w, op, 32 * (count - held)):
-            pool.waiters.append(w)
             text = f"waits for {32 * (count - held)} registers ({change.name})"
-            return w.machine.block(w, pool, text, op)
+            return w.block(pool, text, op)
         w.registers_held = count
         w.last_collective = op
         w.effects += 1

@@ -557,15 +557,14 @@ def _wait(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     tmem = tmem_of(w.cta)
     if effect.pair and tmem_of(_peer_cta(w)).request is None:
         return _wait_for_pair(w, op)
-    tmem.pool.waiters.append(w)
-    return w.machine.block(
-        w, tmem.pool, f"waits for {effect.columns} columns of tensor memory ({op.mnemonic})", op
+    return w.block(
+        tmem.pool, f"waits for {effect.columns} columns of tensor memory ({op.mnemonic})", op
     )
 
 
 def _wait_for_pair(w: Warp, op: Op) -> bool:
     text = f"waits for the other CTA of the pair in {op.mnemonic}"
-    return w.machine.block(w, tmem_of(w.cta), text, op)
+    return w.block(tmem_of(w.cta), text, op)
 
 
 def _peer_cta(w: Warp) -> Cta:
@@ -677,9 +676,7 @@ def _give_back(machine: Machine, request: Request, allocation: Allocation) -> No
     tmem.give_back(allocation, Side(warp, op))
     warp.gather()
     warp.effects += 1
-    waiters, tmem.pool.waiters = tmem.pool.waiters, []
-    for waiter in waiters:
-        machine.wake(waiter)
+    tmem.pool.wake_waiters()
 
 
 def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> None:

@@ -499,7 +499,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         in_turn = draws and turns is None
         place = memory.label, addresses.item(0)
         if in_turn and machine.tickets.holds_up(w, place):
-            return machine.block(w, machine.tickets, "waits for its turn to draw", op)
+            return w.block(machine.tickets, "waits for its turn to draw", op)
         tells = releases or bool(w.fences) or (slot is not None and not waits)
         if _by_lanes(w, addresses, tells=tells, step=partial(step, alone=False)):
             return None
