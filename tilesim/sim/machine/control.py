@@ -18,7 +18,7 @@ before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,13 +29,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
 from tilesim.sim.machine.errors import BarrierError, Fault
 from tilesim.sim.machine.expression import Evaluate, plain
-from tilesim.sim.machine.havoc import (
-    Leaving,
-    Region,
-    Spared,
-    may_be_made_inside,
-    may_go,
-)
+from tilesim.sim.machine.havoc import Undecided, forget, may_be_made_inside
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.lookahead import computes, lanes_where, shadow
 from tilesim.sim.machine.machine import Step, Warp
@@ -74,14 +68,6 @@ def do_nothing(w: Warp, lanes: int, pc: int, meet: int) -> bool:
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20
-#: what may be executed before lanes meet that an unknown value splits (`Region`)
-Within: TypeAlias = Callable[[], Region | None]
-#: the registers that are set by what nothing else is done by; None: more is done
-Skipped: TypeAlias = Collection[int] | None
-
-
-def known_to_go() -> None:
-    """Whatever lanes may execute, it has to be known whether they do."""
 
 
 class Trapped(Fault):
@@ -236,20 +222,17 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, within: Within = known_to_go,
-    spared: Spared | None = None, leaving: Callable[[], Leaving | None] = known_to_go,
-    divides: bool = True,
+    undecided: Undecided, divides: bool = True,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
 
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
-    which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
-    do nothing but set these registers; ``within``: or any way. ``spared``: one side does nothing
-    but trap; ``leaving``: or all threads of a CTA end there. ``divides``: it is more than a
-    predicate.
+    which was at this instruction. ``parts``: both sides can wait for others. ``undecided``: what
+    lanes do if the condition is not known. ``divides``: it is more than a predicate.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
+    spared = undecided.spared
 
     def step(w: Warp) -> None:
         value = cond(w)
@@ -263,14 +246,7 @@ def branch(
             return
         if type(value) is int:
             taken = mask if bool(value) is sense else 0
-        elif skip is not None and type(value) is Unknown:
-            forget(w, skip, value)
-            w.pc = meet
-            return
-        elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
-            return
-        elif type(value) is Unknown and (region := within()) is not None:
-            may_go(w, value, region, (w.pc, target))
+        elif type(value) is Unknown and undecided.goes_on(w, value):
             return
         else:
             lanes = value.bits if type(value) is Lanes else condition_lanes(value)
@@ -319,35 +295,23 @@ def _taken(value: Any, mask: int, *, sense: bool) -> int | Unknown:
     return mask & (condition_lanes(value) if sense else ~condition_lanes(value))
 
 
-def ending(
-    step: Step, cond: Evaluate, within: Within, leaving: Callable[[], Leaving | None] = known_to_go
-) -> Step:
-    """``step``, with which lanes end of which the condition holds; ``within``: what the others
-    execute from there on, if whether lanes end may be unknown; ``leaving``: as for `branch`."""
+def ending(step: Step, cond: Evaluate, undecided: Undecided | None = None) -> Step:
+    """``step``, with which lanes end of which the condition holds; ``undecided``: what lanes do if
+    it is not known."""
 
     def run(w: Warp) -> bool | None:
-        if w.havoc_region is not None:
-            w.havoc_region.branch(w.pc, w.havoc_region.end, _taken(cond(w), w.mask, sense=True))
-            return None
         value = cond(w)
-        if type(value) is Unknown and (way := leaving()) and way.decide(w, value):
+        if w.havoc_region is not None:
+            w.havoc_region.branch(w.pc, w.havoc_region.end, _taken(value, w.mask, sense=True))
             return None
-        region = within() if type(value) is Unknown else None
-        if region is None:
-            stopped = step(w)
-            if not stopped and not w.mask:
-                resume(w)  # others of the warp go on
-            return stopped
-        may_go(w, value, region, (w.pc, region.meet))
-        return None
+        if type(value) is Unknown and undecided is not None and undecided.goes_on(w, value):
+            return None
+        stopped = step(w)
+        if not stopped and not w.mask:
+            resume(w)  # others of the warp go on
+        return stopped
 
     return run
-
-
-def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
-    """Whether these registers are set is not known."""
-    for slot in slots:
-        w.registers[slot] = value
 
 
 def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> Step:
@@ -490,7 +454,10 @@ def trap(cond: Evaluate, op: Trap) -> Step:
     return step
 
 
-def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may_access: Skipped = None) -> Step:
+def guarded(
+    step: Step, cond: Evaluate, skip: Collection[int] | None = None,
+    may_access: Collection[int] | None = None,
+) -> Step:  # fmt: skip
     """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
     set these registers; ``may_access``: and to access global memory."""
 

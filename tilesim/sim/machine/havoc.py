@@ -46,6 +46,7 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
 from tilesim.sim.machine.errors import Fault, OutOfBounds
+from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import Step, Warp
@@ -488,13 +489,19 @@ def _alike(one: Any, other: Any) -> bool:
 # ------------------------------------------------------------- arithmetic that need not be executed
 
 
-def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
+def _skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
     """The registers that lanes which a branch splits may set before they meet; None if they may do
     anything else, or anything again and again."""
     inside = sides_that_compute(graph, number)
     if inside is None or graph.reconvergence[number] == len(graph.mir.code):
         return None
     return frozenset(name for n in inside for name in sets(graph.mir, n))
+
+
+def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
+    """Whether these registers are set is not known."""
+    for slot in slots:
+        w.registers[slot] = value
 
 
 @dataclass(frozen=True)
@@ -506,7 +513,7 @@ class Spared:
     others: int
 
 
-def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
+def _spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
     """Where those lanes go on that a branch does not lead to a trap, if it leads the others to
     nothing else.
 
@@ -577,7 +584,7 @@ class Leaving:
         return True
 
 
-def leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
+def _leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
     """What a branch is by which all threads of a CTA end, or none."""
     mir = graph.mir
     if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
@@ -599,6 +606,53 @@ def _leads_to_end(graph: FlowGraph, number: int) -> bool:
     what = instruction.what
     exits = isinstance(what, Op) and any(isinstance(e, fx.Exits) for e in what.effects())
     return exits and instruction.guard is None
+
+
+# ------------------------------------------------------------------ all that lanes may do
+
+
+class Undecided:
+    """A branch, or an exit, of lanes of which it is not known whether they go on at ``target``;
+    those that it splits meet at ``meet``. All ways of this file are tried, the simplest first."""
+
+    def __init__(self, code: Facts, number: int, target: int, meet: int) -> None:
+        self._code, self._number, self._target, self._meet = code, number, target, meet
+
+    @property
+    def spared(self) -> Spared | None:
+        """Where lanes go on, if the others do nothing but trap."""
+        code = self._code
+        return _spared(code.graph, self._number, self._target) if code.forgets else None
+
+    @cached_property
+    def _skipped(self) -> list[int] | None:
+        """The registers that may be set, if nothing else is done."""
+        code = self._code
+        names = _skipped(code.graph, self._number) if code.forgets else None
+        return None if names is None else [code.slots[name] for name in sorted(names)]
+
+    @cached_property
+    def _leaving(self) -> Leaving | None:
+        return _leaving(self._code.graph, self._number, self._target)
+
+    @cached_property
+    def _region(self) -> Region | None:
+        sides = self._number + 1, self._target
+        forgets = self._code.forgets
+        return region(self._code.graph, self._number, sides, self._meet) if forgets else None
+
+    def goes_on(self, w: Warp, value: Unknown) -> bool:
+        """The active lanes go on; False if it has to be known where."""
+        if self._skipped is not None:
+            forget(w, self._skipped, value)
+            w.pc = self._meet
+        elif self._leaving is not None and self._leaving.decide(w, value):
+            pass
+        elif self._region is not None:
+            may_go(w, value, self._region, (w.pc, self._target))
+        else:
+            return False
+        return True
 
 
 # -------------------------------------------------------- accesses made for what they may race with

@@ -7,7 +7,6 @@ of groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
 from typing import Any
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
@@ -46,11 +45,8 @@ from tilesim.sim.machine.execute.mbarrier import peek, peeked, wait_unless
 from tilesim.sim.machine.execute.wgmma import in_a_row, products
 from tilesim.sim.machine.havoc import (
     MayAccess,
+    Undecided,
     accessing,
-    leaving,
-    region,
-    skipped,
-    spared,
     where_not_known,
     words_are_observed,
 )
@@ -306,7 +302,7 @@ class Compiler(Operands):
             if self._is_exchange(op):
                 return exchanged(self, op, step)
             if ends_lanes(op):
-                return control.ending(step, lambda w: FULL, control.known_to_go)
+                return control.ending(step, lambda w: FULL)
             return step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self._peek_flags:
@@ -318,9 +314,7 @@ class Compiler(Operands):
         step = control.guarded(self._step(op), self.expr(guard), skip, may_access)
         if ends_lanes(op):
             end = len(self.mir.code)
-            within = self._within(op.number, (op.number + 1,), end)
-            leave = partial(leaving, self.code.graph, op.number, end)
-            return control.ending(step, self.expr(guard), within, leave)
+            return control.ending(step, self.expr(guard), Undecided(self.code, op.number, end, end))
         return step
 
     def _is_idle(self, op: Op) -> bool:
@@ -395,19 +389,9 @@ class Compiler(Operands):
         parts = apart and all(self._synchronises(side, meet) for side in sides)
         return control.branch(
             what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
-            skip=self._slots(skipped(self.code.graph, number)),
-            within=self._within(number, sides, meet),
-            spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
-            leaving=partial(leaving, self.code.graph, number, what.target),
+            undecided=Undecided(self.code, number, what.target, meet),
             divides=not as_predicates(self.code.graph, number),
         )  # fmt: skip
-
-    def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
-        """What may be executed from ``targets`` on, where instruction ``number`` leads, before
-        lanes meet: found when it is asked for."""
-        if not self.code.forgets:
-            return control.known_to_go
-        return cache(lambda: region(self.code.graph, number, targets, meet))
 
     def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:
         """Where these registers are, in programs in which anything is not known."""
