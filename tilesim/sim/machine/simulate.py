@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, get_args
 
@@ -379,9 +380,7 @@ class Simulation:
                 run_machine(machine)
             except KeyboardInterrupt:
                 interrupted = True
-            self._note_allocations(machine)
-            self._note_elections(machine)
-            self._note_not_judged(machine)
+            self._note_open(machine)
             unfilled, judge = machine.outcome.unfilled, self.garbage
             if (
                 unfilled
@@ -416,24 +415,18 @@ class Simulation:
             raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])
         return run
 
-    def _note_allocations(self, machine: Machine) -> None:
-        """Where the address of an allocation may decide, others have to be tried."""
+    def _note_open(self, machine: Machine) -> None:
+        """What another execution may have that this run does not show: other addresses of
+        allocations, where they decide; other elected lanes, where it matters (E12); and what
+        effects of a new kind leave."""
+        code, note = self.code.mir.code, partial(machine.nondeterministic, explorable=False)
         for number, op in machine.outcome.allocated.items():
             if self.accessed is None or self.accessed.decides(number):
-                what = "the address that tcgen05.alloc returns"
-                machine.nondeterministic(what, op, explorable=False)
-
-    def _note_elections(self, machine: Machine) -> None:
-        """Where it matters which lane is elected, the text allows others than the one tried."""
+                note("the address that tcgen05.alloc returns", op)
         for number in depends_on_elected(self.code.graph) if self.options.ptx else ():
-            what = "what follows from which lane elect.sync chooses (E12)"
-            machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
-
-    def _note_not_judged(self, machine: Machine) -> None:
-        """What effects of a new kind leave may be another on another schedule."""
+            note("what follows from which lane elect.sync chooses (E12)", code[number].loc)
         for number, kind in not_judged(self.code.mir).items():
-            what = f"what the effect {kind} leaves"
-            machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
+            note(f"what the effect {kind} leaves", code[number].loc)
 
     def _results(
         self, fill: int, group: int, inputs: Mapping[str, NDArray[Any]], answers: Answers | None
