@@ -66,7 +66,7 @@ def do_nothing(w: Warp, lanes: int, pc: int, meet: int) -> bool:
 # ------------------------------------------------------------------ branches and joins
 
 
-#: cycles between two turns of a loop that polls
+#: cycles between two iterations of a loop that polls
 _POLL_CYCLES = 20
 
 
@@ -359,9 +359,9 @@ def _arrive(w: Warp, lanes: int, meet: int, end: int) -> None:
 
 
 def remember(step: Step, head: int, *, tests: bool) -> Step:
-    """The head of a loop that polls: notes how things were when the turn began.
+    """The head of a loop that polls: notes how things were when the iteration began.
 
-    ``tests``: it is a branch, behind which the turn goes on.
+    ``tests``: it is a branch, behind which it goes on.
     """
 
     def begin(w: Warp) -> None:
@@ -385,8 +385,8 @@ def remember(step: Step, head: int, *, tests: bool) -> Step:
 
 
 def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
-    """The way back of a loop that polls, if ``step`` takes it; a turn that changed nothing waits
-    until others change something, which may be a word of global ``memory``."""
+    """The way back of a loop that polls, if ``step`` takes it; an iteration that changed nothing
+    waits until others change something, which may be a word of global ``memory``."""
 
     def back(w: Warp) -> bool | None:
         here = w.pc
@@ -423,7 +423,7 @@ def next_iteration(
         value, stop = w.registers[slot], stop_of(w)
         if type(value) is not int or type(stop) is not int or not INT_MIN <= value + by <= INT_MAX:
             return advance(w)
-        if w.machine.split_groups:  # other lanes may be in another turn
+        if w.machine.split_groups:  # other lanes may be in another iteration
             return advance(w)
         value += by
         w.registers[slot] = value

@@ -8,8 +8,8 @@ decides").
 A part of the program behind a branch on a value that is not known is gone through on all ways.
 Lanes go one way or the other, and each its own: so each instruction there may be made or not. It is
 made in all lanes that may come to it, with what their registers hold on each way there, or, where
-that is not the same on all of them, with a value that is not known. A loop is gone through turn by
-turn, until one may be its last: from then on with what registers hold in any.
+that is not the same on all of them, with a value that is not known. A loop is gone through
+iteration by iteration, until one may be its last: from then on with what registers hold in any.
 
 Arithmetic that a branch on data leads to need not be executed to go on: compilers put slow ways of
 logarithms and the like there. What such a branch may set is not known behind it; whatever touches
@@ -311,7 +311,7 @@ class HavocRegion:
         self._waiting: dict[int, _State] = {}
         #: by head of a loop: what it was entered with last, and how much had been stored
         self._iterations: dict[int, tuple[_State, int]] = {}
-        #: by head of a loop that data may end in any turn, the lanes for which it may
+        #: by head of a loop that data may end in any iteration, the lanes for which it may
         self._open: dict[int, int] = {}
         self.end = len(within.graph.mir.code)
         self.stored: set[object] = set()
@@ -387,7 +387,7 @@ class HavocRegion:
 
     def _next(self) -> int | None:
         """Where lanes go on that have waited: first where others may still come after them; a
-        loop turns when all in it have come to the end of their turn."""
+        loop goes on when all in it have come to the end of their iteration."""
         region, waiting = self._region, self._waiting
         places = [n for n in waiting if n != region.meet]
         places = [n for n in places if not any(region.iterations(n, p) for p in places if p != n)]
@@ -428,7 +428,7 @@ class HavocRegion:
         """The active lanes wait at an instruction for others that may come there.
 
         Raises:
-            UnknownSteers: some of them turn for ever in a loop that data ends for others only.
+            UnknownSteers: some of them stay for ever in a loop that data ends for others only.
         """
         w, region = self._w, self._region
         mirror = w.elsewhere

@@ -117,7 +117,7 @@ class Core:
         """Makes parked warps runnable, under the timed policy in the order of their numbers.
 
         Nothing says in which: if it were the one in which they have come, it would change from
-        turn to turn of a loop, and their state would repeat much later.
+        iteration to iteration of a loop, and their state would repeat much later.
         """
         for warp in sorted(warps, key=_index) if self.timed else warps:
             self.wake(warp)

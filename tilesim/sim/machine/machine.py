@@ -148,7 +148,7 @@ class Code(Facts):
     evaluators: dict[int, tuple[Expr, Callable[[Warp], Any]]] = field(default_factory=dict)
     #: of a quotient, whether a division by zero leaves it open
     opens: Callable[[Binary], bool] | None = None
-    #: branches that go back, of which turns have been skipped in some run, or could not be
+    #: branches that go back, of which iterations have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
 

@@ -86,10 +86,10 @@ _FAR = 1 << 62
 
 @dataclass(frozen=True)
 class Course:
-    """How boxes move: by ``turn`` in each of the repetitions 0 to ``times``, and by ``slope`` for
-    each step of a parameter, which makes ``often`` repetitions more.
+    """How boxes move: by ``iteration`` in each of the repetitions 0 to ``times``, and by ``slope``
+    for each step of a parameter, which makes ``often`` repetitions more.
 
-    ``steps``, if they are given, say how far it is in each repetition, instead of ``turn``:
+    ``steps``, if they are given, say how far it is in each repetition, instead of ``iteration``:
     (1 + times, dimensions). ``loop`` is the loop whose repetitions these are. What has one course
     is in the same repetition at the same time.
     """
@@ -214,8 +214,8 @@ class Family:
     def _times_of_meeting(
         self, lows: Corners, highs: Corners
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """For each of these boxes, how many turns it takes, from the first to the last, until it
-        meets each of those."""
+        """For each of these boxes, how many repetitions it takes, from the first to the last,
+        until it meets each of those."""
         for low, high in zip(self.lows, self.highs, strict=True):
             first, last = np.full(len(lows), -_FAR), np.full(len(lows), _FAR)
             for d, by in enumerate(self.course.iteration):

@@ -90,7 +90,8 @@ class Outcome:
     data_traps: dict[Loc, None] = field(default_factory=dict)
     #: allocations of tensor memory that may wait for a CTA of their cluster on the same SM
     spread: dict[Loc, None] = field(default_factory=dict)
-    #: by turn, the branch by which all threads of the CTA may end, and what decides that
+    #: by how often they have come there, the branch by which all threads of the CTA may end, and
+    #: what decides that
     leaves: dict[int, tuple[int, Unknown]] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
     cut_off: str = ""

@@ -333,7 +333,7 @@ class Simulation:
             cluster_classes.kept(self.followers[i]) for i, _ in environments if i in self.followers
         ]
         try:
-            # in turns that are left out no read is compared with what an earlier turn discarded
+            # in repetitions left out no read is compared with what an earlier one discarded
             skips = self.skips and not self.code.losing
             return self._run_on(inputs, environments, of_runs, skips=skips)
         except Unskippable:

@@ -98,11 +98,11 @@ class Frame:
 
 @dataclass(slots=True)
 class Lap:
-    """How things were when a turn of a polling loop began: the effects of the warp, the machine's
-    version and the registers.
+    """How things were when an iteration of a polling loop began: the effects of the warp, the
+    machine's version and the registers.
 
     ``past``: the clock with which the wait on a word of memory began that the loop is; ``again``:
-    the turn has ended, and the next one begins.
+    the iteration has ended, and the next one begins.
     """
 
     effects: int

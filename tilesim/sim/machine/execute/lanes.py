@@ -414,7 +414,7 @@ def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:
 
         def keep(w: Warp, value: Any) -> None:
             value = value if fit is None else fit(value)
-            if w.machine.split_groups:  # other lanes may be in another turn of the loop
+            if w.machine.split_groups:  # other lanes may be in another iteration
                 assign(w, slot, value)
             else:
                 w.registers[slot] = value
