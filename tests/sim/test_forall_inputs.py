@@ -137,12 +137,12 @@ def test_a_tensor_that_grows_may_be_copied_to_where_it_is_looked_at() -> None:
     report = ts.check(rows, for_all={"n": None})
     assert report.for_all is not None
     assert report.for_all.proved, report.for_all
-    late = ts.check(lambda n: rows(n, late=90), for_all={"n": None})
+    late = ts.check(lambda n: rows(n, late=60), for_all={"n": None})
     assert late.for_all is not None
-    assert (late.verdict, late.for_all.at) == ("failed", 91)
-    ends = ts.check(lambda n: rows(n, kept=70), for_all={"n": None}).for_all
+    assert (late.verdict, late.for_all.at) == ("failed", 61)
+    ends = ts.check(lambda n: rows(n, kept=50), for_all={"n": None}).for_all
     assert ends is not None
-    assert (ends.proved, ends.at) == (False, 71)
+    assert (ends.proved, ends.at) == (False, 51)
 
 
 @pytest.mark.parametrize("at", [None, 150])

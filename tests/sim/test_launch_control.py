@@ -202,7 +202,7 @@ def test_numbers_that_steer_are_no_proof_unless_all_of_them_steer_alike() -> Non
 @ts.kernel(target="sm_100a", warps=2)
 def with_counter(k: Builder, *, guarded: bool = True) -> None:
     """A mailbox in a grid whose CTAs also count how many tiles are done."""
-    k.launch(grid=4)
+    k.launch(grid=3)
     done, r = k.tensor("done", s32, (1,)), k.shared("r", u32, (2, 4))
     full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
     more, n, old = k.var("more", 1), k.var("n", 0), k.var("old", 0)

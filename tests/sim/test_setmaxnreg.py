@@ -192,7 +192,7 @@ def halves(k: Builder, *, up: int) -> None:
     with k.role("gives", range(8, 12)):
         k.setmaxnreg("dec", 24)
     for i in range(2):
-        with k.role(f"WG{i}", range(4 * i, 4 * i + 4)), k.loop(3):
+        with k.role(f"WG{i}", range(4 * i, 4 * i + 4)), k.loop(2):
             k.setmaxnreg("inc", up)
             k.bar.sync(1 + i, 128)
             k.setmaxnreg("dec", 168)
