@@ -129,7 +129,7 @@ def test_a_branch_of_ptx_on_a_number_of_all_threads(
     assert arms(compare, value, kind) == (there, elsewhere)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     st.sampled_from(["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"]),
     st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]),
@@ -281,7 +281,7 @@ def programs(draw: st.DrawFn) -> Program:
     return k.finish()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(programs())
 def test_whoever_executes_an_instruction_was_expected(program: Program) -> None:
     run = simulate(program)

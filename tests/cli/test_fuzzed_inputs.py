@@ -147,7 +147,7 @@ def answered(program: Program | Mir) -> None:
         check(program, **CHECK)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(edited(TILE))
 @example(TILE.replace("mbarriers full: 2", "mbarriers full: 4294967296"))
 @example(TILE.replace("warps=5", "warps=5, grid={2147483647, 65535, 65535}"))
@@ -173,14 +173,14 @@ def read_ptx(text: str, launch: object) -> None:
                 answered(lowered(module, entries[one.entry], one))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(edited(PTX))
 @example(PTX.replace("mov.u32 %r1, %tid.x;", "mov.u32 %r1;"))
 def test_ptx(text: str) -> None:
     read_ptx(text, LAUNCH)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(restructured(LAUNCH))
 @example({**LAUNCH, "grid": [2**31 - 1, 2**31 - 1, 2**31 - 1]})
 def test_launch_descriptions(launch: object) -> None:
@@ -191,7 +191,7 @@ STUCK = parse(TILE.replace("mbarrier.arrive empty", "mbarrier.arrive full"), "x.
 WITNESS = check(STUCK, **CHECK).witness
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(restructured(WITNESS or {}))
 def test_witnesses(document: object) -> None:
     with suppress(TilesimError):

@@ -64,7 +64,7 @@ def sets(draw: st.DrawFn) -> tuple[ByteSet, set[int]]:
             return made, {swizzled(x, by) for start in starts for x in range(start, start + size)}
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(sets(), sets(), st.sampled_from((1 << 16, 0)))
 def test_they_are_what_sets_of_integers_are(
     one: tuple[ByteSet, set[int]], other: tuple[ByteSet, set[int]], small: int
@@ -84,7 +84,7 @@ def test_they_are_what_sets_of_integers_are(
         assert all(high < low for high, low in zip(highs, lows[1:], strict=False))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=3))
 def test_boxes_of_one_tensor_are_compared_by_their_indices(
     data: st.DataObject, shape: list[int]

@@ -160,7 +160,7 @@ def parsed_or_error(text: str) -> Program | ParseError:
         return error
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(EDITS)
 def test_edited_texts_parse_or_are_refused(edits: list[tuple[int, int, str]]) -> None:
     text = GOLDEN
@@ -169,14 +169,14 @@ def test_edited_texts_parse_or_are_refused(edits: list[tuple[int, int, str]]) ->
     assert_parses_or_is_refused(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
 @example("mov i, 1 if p { }")
 def test_arbitrary_statements_parse_or_are_refused(line: str) -> None:
     assert_parses_or_is_refused(f"{HEADER}{line}\n}}\n")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=40))
 def test_arbitrary_texts_are_refused(text: str) -> None:
     message(f"tile 1\n{text}")

@@ -254,7 +254,7 @@ def test_rows_that_lie_further_apart_in_larger_programs() -> None:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_what_is_computed_is_what_each_iteration_computes(data: st.DataObject) -> None:
     """Of each iteration of each program; what is not known may be anything."""
     cone = Cone(data.draw(st.integers(0, 3)), data.draw(st.integers(1, 4)))

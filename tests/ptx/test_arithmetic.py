@@ -195,7 +195,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(OPCODES), st.data())
 def test_lanes_compute_what_each_of_them_computes(opcode: str, data: st.DataObject) -> None:
     found = operation(opcode)
@@ -218,7 +218,7 @@ def test_lanes_compute_what_each_of_them_computes(opcode: str, data: st.DataObje
         assert tuple(results) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(OPCODES), st.data())
 def test_warps_at_once_compute_what_each_lane_computes(opcode: str, data: st.DataObject) -> None:
     """Numbers give numbers, also a comparison of two; arrays, what their shapes broadcast to."""

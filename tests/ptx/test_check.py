@@ -784,7 +784,7 @@ def test_the_statements_that_are_changed_are_read() -> None:
     assert check(loaded, schedules=0, budget=0).verdict != "unsupported"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_no_change_of_a_statement_is_an_error_of_ours(data: st.DataObject) -> None:
     """Whatever a text says, it is read, or refused with its line."""

@@ -50,7 +50,7 @@ def value_of(expr: Expr, registers: list[Any], names: dict[str, int], width: int
     return value if fit is None else plain(fit(value))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(OPCODES), st.lists(NUMBERS, min_size=96, max_size=96), st.booleans())
 @example("mul.wide.u32", [(1 << 32) - 1] * 96, True)
 def test_an_expression_gives_what_the_operation_gives(

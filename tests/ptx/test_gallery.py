@@ -42,20 +42,20 @@ LIMIT = timedelta(minutes=30)
 CODES = {"proved": 0, "exhausted": 0, "failed": 1, "bounded": 3}
 
 
-def rows() -> list[Case]:
-    """Of each kernel a row that is right and one that is not, others differ in their sizes; of a
-    file of bugs one that is right, the fixed twin of a bug; and the exceptions."""
+def rows() -> list[Any]:
+    """All, but in a campaign only: others than the first one of a kernel, or of a file of bugs,
+    that is right, or is not, and the exceptions."""
     every: defaultdict[tuple[str, str, Strict], list[Case]] = defaultdict(list)
     for case in cases():
         if case.expected != "rejected" and case.kernel.name not in NOT_IN_PTX:
-            fixed = case.family == "bugs" and case.expected == "proved"
-            kernel = case.target.partition("::" if fixed else "[")[0]
-            every[kernel, case.expected, case.strict].append(with_fewer_tiles(case))
+            source = case.target.partition("::" if case.family == "bugs" else "[")[0]
+            every[source, case.expected, case.strict].append(with_fewer_tiles(case))
+    later = [case for alike in every.values() for case in alike[1:]]
+    slow = [case for case in later if case.target.partition("::")[2] not in AFTER_THE_RACE]
     return [
-        case
+        pytest.param(case, id=case.target, marks=pytest.mark.slow if case in slow else ())
         for alike in every.values()
-        for n, case in enumerate(alike)
-        if n == 0 or case.target.partition("::")[2] in AFTER_THE_RACE
+        for case in alike
     ]
 
 
@@ -96,7 +96,7 @@ def places_told(result: dict[str, Any], source: Source) -> set[tuple[str, frozen
 
 
 @needs.compiler
-@pytest.mark.parametrize("case", rows(), ids=lambda case: str(case.target))
+@pytest.mark.parametrize("case", rows())
 def test_all_rows_read_back(case: Case, tmp_path: Path) -> None:
     """By the command line, as a user does it, in the lines that the compiler gives."""
     result = told(case, tmp_path)

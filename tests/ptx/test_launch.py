@@ -213,7 +213,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(list(DOCUMENT)), JSON, st.integers(0, 6), st.sampled_from(INNER))
 def test_no_value_makes_it_crash(key: str, value: object, number: int, inner: str) -> None:
     for document in (changed([], key, value), changed(["params", number], inner, value)):

@@ -342,7 +342,7 @@ SEED = HEAD + (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_change_of_a_text_makes_the_reader_crash(data: st.DataObject) -> None:
     text = SEED
@@ -359,7 +359,7 @@ def test_no_change_of_a_text_makes_the_reader_crash(data: st.DataObject) -> None
         read(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_makes_the_reader_crash(text: str) -> None:
     for whole in (text, HEAD + text, f"{HEAD}.entry k() {{\n{text}\n}}"):

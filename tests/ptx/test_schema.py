@@ -106,7 +106,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(places(EXAMPLE)), VALUES, st.sampled_from(["set", "drop", "add"]))
 def test_the_schema_and_the_reader_agree(path: tuple[Any, ...], value: Any, how: str) -> None:
     document = copy.deepcopy(EXAMPLE)

@@ -43,7 +43,7 @@ def at(value: Any, lane: int) -> Any:
     return value if np.ndim(value) == 0 else value[lane]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(OPERATORS), st.sampled_from(KINDS), st.sampled_from(KINDS), LANES, LANES,
        st.booleans())  # fmt: skip
 @example("*", types.u64, types.u64, [(1 << 63) + 1] * COUNT, [3] * COUNT, True)
@@ -71,7 +71,7 @@ def test_lanes_and_numbers(
             assert alone == wrap(int(BINARY[op](*operands)), "u64")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from((*KINDS, types.u8, types.pred)), st.sampled_from(KINDS),
        st.sampled_from(KINDS), LANES, LANES, LANES)  # fmt: skip
 def test_a_choice_and_the_register_that_takes_it(
