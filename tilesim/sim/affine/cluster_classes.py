@@ -16,7 +16,7 @@ clusters are told apart as a run of them would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from copy import copy
 from typing import Any
 
@@ -27,11 +27,21 @@ from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.sums import Sums
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
+from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
-from tilesim.ir.op import Computation
+from tilesim.ir.mir import Switch
+from tilesim.ir.op import Computation, Op
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, fields, replace
-from tilesim.sim.affine.cluster_plan import Far, Integers, Place, Plan, refuses_negative
+from tilesim.sim.affine.cluster_plan import (
+    Far,
+    Integers,
+    Place,
+    Plan,
+    refuses_negative,
+    varies,
+    varying_registers,
+)
 from tilesim.sim.affine.cluster_values import (
     Arrays,
     Mirror,
@@ -44,10 +54,11 @@ from tilesim.sim.affine.cluster_values import (
     of_active,
     places,
 )
+from tilesim.sim.affine.evaluator import Evaluator, Moving, Result, Uses
 from tilesim.sim.affine.footprints import Kind, Mask, Touches, bytes_of, elements_of
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.assignment_jit import take_apart
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.expression import Fit, evaluator, plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Machine, Step, Warp
@@ -128,7 +139,7 @@ _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
 # -------------------------------------------------------- the clusters that the run is followed for
 
 
-class Follower:
+class Follower(Evaluator):
     """The clusters that take the same steps as the first of ``clusters``, which is run.
 
     ``same`` says which of the ``clusters`` still do; those that do not are dropped now and then.
@@ -157,15 +168,16 @@ class Follower:
         self.mirrors: dict[int, Mirror] = {}
         #: where the last access was noted, if it differs between clusters by where it lies only
         self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
-        self._at: tuple[Plan, list[Values]] | None = None
-        #: what a step moves, its offsets, and arrays whose identity nothing else gets, by its needs
-        self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
-        self._arrays = Arrays()
+        self._equal = Arrays()
+        #: registers that the instruction at hand sets
+        self._pending: list[Result] = []
+        #: what it evaluates
+        self._current: object = ""
 
     @property
-    def reads(self) -> dict[int, tuple[str, ...]]:
+    def reads(self) -> dict[int, frozenset[int]]:
         """By number of an instruction, the registers in what may differ between clusters there."""
-        return {number: plan.reads for number, plan in self._plans.items()}
+        return {pc: self.used(pc).reads for pc in self._plans}
 
     @property
     def members(self) -> Integers:
@@ -175,44 +187,45 @@ class Follower:
     def watch(self, machine: Machine) -> None:
         """Makes ``machine``, which runs the first cluster, show what it evaluates."""
         self.mirrors = {w.index: Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
-        slots = machine.plan.slots
-        self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
+        moving = {id(w): self.mirrors[w.index].registers.differing for w in machine.warps}
+        super().__init__(machine, moving)
         steps = list(machine.code)
         take_apart(machine.plan, steps, self._plans)
-        self.uniform = Uniform(slots, machine.plan.mir.typing, self._vary)
-        for pc, plan in self._plans.items():
+        self.uniform = Uniform(machine.plan.slots, machine.plan.mir.typing, self._vary)
+        for pc in self._plans:
             step, sync, cycles = steps[pc]
-            steps[pc] = (self._around(pc, plan, step), sync, cycles)
+            steps[pc] = (self._around(pc, step), sync, cycles)
         machine.code = steps
         machine.races.observer = self
 
-    def _around(self, number: int, plan: Plan, step: Step) -> Step:
-        mirrors, may_be_uniform = self.mirrors, plan.place is None and plan.far is None
+    def _around(self, pc: int, step: Step) -> Step:
+        mirrors, plan, uses = self.mirrors, self._plans[pc], self.used(pc)
 
         def followed(w: Warp) -> bool | None:
             mirror = mirrors[w.index]
-            if may_be_uniform and mirror.uniform.get(number) == w.mask:
+            if mirror.uniform.get(pc) == w.mask:
                 return step(w)
             if 2 * self._left >= len(self.clusters) > 1 and w.havoc_region is None:
                 self._shrink()
             w.machine.look_at_clock()
-            if may_be_uniform and self._is_uniform(plan, w, mirror):
-                mirror.uniform[number] = w.mask
+            if not plan.accesses and self._is_uniform(uses, w, mirror):
+                mirror.uniform[pc] = w.mask
                 return step(w)
-            mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
-            value = self._value(plan, w, mirror, mask)
-            old = {slot: mirror.registers[slot] for slot in plan.slots}
+            self.look(pc, w)
+            pending, self._pending = self._pending, []
+            old = [mirror.registers[slot] for slot, *_ in pending]
             stopped = step(w)
-            if plan.slots and mask and w.blocked is None:
-                self._after(plan, w, mirror, mask, value, old)
+            if w.blocked is None:
+                for result, before in zip(pending, old, strict=True):
+                    self._keep(plan, w, mirror, result, before)
             return stopped
 
         return followed
 
-    def _is_uniform(self, plan: Plan, w: Warp, mirror: Mirror) -> bool:
+    def _is_uniform(self, uses: Uses, w: Warp, mirror: Mirror) -> bool:
         """Whether all clusters evaluate what the one that runs does, and set the same."""
-        return mirror.registers.differing.keys().isdisjoint(plan.slots) and all(
-            self.uniform.has(expr, mirror, w.mask) for expr in plan.expressions
+        return mirror.registers.differing.keys().isdisjoint(uses.sets) and all(
+            self.uniform.has(expr, mirror, w.mask) for expr in uses.exprs
         )
 
     def _shrink(self) -> None:
@@ -239,21 +252,23 @@ class Follower:
         """Forgets what steps evaluated to."""
         self._known.clear()
         self._arrays.clear()
+        self._equal.clear()
         self.uniform.forget()
 
     def move(self, warp: Warp, slot: int, new: Values) -> None:
         """What a register holds from now on in all clusters."""
         mirror = self.mirrors[warp.index]
         if self._vary(new):
-            mirror.differ(slot, self._arrays.one(new))
+            mirror.differ(slot, self._equal.one(new))
         else:
             mirror.agree(slot)
 
     def looks_at(self, registers: Collection[int]) -> bool:
         """Whether all uses of these registers are looked at, so that they may differ."""
-        return (
-            frozenset[int]().union(*(p.slots for p in self._plans.values())).issuperset(registers)
-        )
+        plan = self.machine.plan
+        varying = {plan.slots[n] for n in varying_registers(plan.mir) if n in plan.slots}
+        looked = frozenset[int]().union(*(self.used(pc).sets for pc in self._plans))
+        return varying.issuperset(registers) and looked.issuperset(registers)
 
     # ------------------------------------------------------------------ which clusters still agree
 
@@ -266,120 +281,128 @@ class Follower:
             self.same = self.same & ~different
             self._left += leaving
 
-    def _lose(self, what: object, loc: Loc) -> None:
+    @property
+    def _loc(self) -> Loc:
+        """Where the instruction at hand is."""
+        return self.machine.plan.mir.code[self.pc].loc
+
+    def _lose(self, what: object) -> None:
         """The others cannot be followed any further."""
         different = np.ones(len(self.clusters), dtype=bool)
         different[0] = False
-        self.leave(different, what, loc)
+        self.leave(different, what, self._loc)
 
-    def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
+    def _agree(self, values: Values, mask: int, what: object) -> None:
         """Those whose values in the active lanes are others leave."""
         if type(values) is Sums and not values.alike:
-            self.leave(values.column.shift[:, 0] != 0, what, loc)
+            self.leave(values.column.shift[:, 0] != 0, what, self._loc)
         if isinstance(values, np.ndarray) and values.ndim == 2:
             here = of_active(values, mask)
-            self.leave((here != here[0]).any(axis=1), what, loc)
+            self.leave((here != here[0]).any(axis=1), what, self._loc)
 
-    # ------------------------------------------------------------------ around a step
+    # ------------------------------------------------------------------ what an instruction does
 
-    def _value(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
-        """`_before`, once for all warps and times with the same registers."""
-        near = plan.place is None and plan.far is None and not plan.of_grid
-        if near and mirror.registers.differing.keys().isdisjoint(self._reads[id(plan)]):
-            return None  # all evaluate what the one that runs does
-        key: list[Hashable] = [id(plan), mirror.cta.rank, w.mask, w.number if plan.by_warp else -1]
-        differing, own = mirror.registers.differing, mirror.registers.own
-        arrays: list[Values] = []
-        for slot in self._reads[id(plan)]:
-            array = differing.get(slot)
-            value = own[slot] if array is None else array
-            if array is None and type(value) not in (int, float):
-                return self._before(plan, w, mirror, mask)
-            key.append(value if array is None else id(array) << 64)
-            arrays.append(array)
-        found = self._known.get(tuple(key)) if plan.moves != "ld" else None
-        if found is None:
-            self._at = plan, []
-            result = self._before(plan, w, mirror, mask)
-            if len(self._known) >= self._remembered:
-                self.forget()
-            self._known[tuple(key)] = result, self._at[1], arrays
-            return result
-        self._at = plan, found[1]
-        return found[0]
-
-    def _before(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
-        """Compares what the step evaluates; what it moves to a register, if it moves a value.
-
-        ``mask``: the lanes that execute it, of those that act.
-        """
-        current: object = "what it evaluates"
+    def look(self, pc: int, w: Warp) -> None:
+        if len(self._known) >= self._remembered or self._equal.count >= self._remembered:
+            self.forget()
         try:
-            for current, evaluate in plan.same:
-                self._agree(self._seen(evaluate, w, mirror, plan), w.mask, current, plan.loc)
-            if plan.test is not None:
-                current = plan.test[0]
-                holds = plain(self._seen(plan.test[1], w, mirror, plan))
-                if isinstance(holds, np.ndarray):
-                    self._agree(holds != 0, w.mask, current, plan.loc)
-            if not mask:
-                return None
-            if plan.place is not None:
-                current = plan.place.tensor.name
-                self._at = plan, [_kept_apart(mirror.value(f)) for _, f in plan.place.offsets]
-                self._inside(plan, plan.place, mask, self._at[1])
-                if plan.moves == "ld":
-                    return self._loaded(plan, plan.place, w, self._at[1])
-            if plan.far is not None:
-                current = plan.far.address[0]
-                self._at = plan, [self._addresses(plan, plan.far, w, mirror, mask)]
-            if plan.moves == "computes":
-                return self._computed(plan, w, mirror)
-            return None if plan.value is None else mirror.value(plan.value[1])
+            super().look(pc, w)
         except ArithmeticError:
-            self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
-            return None
+            self._lose(f"{self._current}, which divides by zero in some CTA")
+            self._pending = [(slot, 0, w.mask, False) for slot in self.used(pc).sets]
 
-    def _seen(self, evaluate: Evaluate, w: Warp, mirror: Mirror, plan: Plan) -> Values:
-        """What an expression is in all clusters; those leave in which it is not known, although it
-        is in the one that runs."""
-        value = mirror.value(evaluate)
+    def _described(self, pc: int) -> Uses:
+        plan = self._plans[pc]
+        return self._uses_of(
+            pc, plan.same, plan.stays, plan.others, places=plan.accesses, pure=plan.moves != "ld"
+        )
+
+    def _depends(self, expr: Expr) -> bool:
+        return varies(expr, ())
+
+    def _name(self, w: Warp, slot: int, moving: Moving) -> Hashable | None:
+        array = moving.get(slot)
+        if array is not None:
+            self._arrays[id(array)] = array
+            return "array", id(array)
+        value = w.registers[slot]
+        return value if type(value) in (int, float) else None
+
+    def _spins(self, w: Warp, head: int) -> bool:
+        return False
+
+    def _value(self, expr: Expr, w: Warp, fit: Fit | None = None) -> Values:
+        """What an expression is in all clusters, brought into a type; those leave in which it is
+        not known, although it is in the one that runs."""
+        self._current, mirror = expr, self.mirrors[w.index]
+        evaluate = evaluator(self.machine.plan, expr)
+        value = mirror.value(evaluate if fit is None else lambda w: fit(evaluate(w)))
         if type(value) is Unknown and type(evaluate(w)) is not Unknown:
-            self._lose(f"a value that is not known, {value}", plan.loc)
+            self._lose(f"a value that is not known, {value}")
         return value
 
-    def _after(
-        self, plan: Plan, w: Warp, mirror: Mirror, mask: int, value: Values,
-        old: Mapping[int, Values],
-    ) -> None:  # fmt: skip
-        """Notes what the registers that were set hold in all clusters."""
-        results = value if plan.moves == "computes" and value else (value,) * len(plan.slots)
-        for slot, result in zip(plan.slots, results, strict=True):
-            new, before = w.registers[slot], old[slot]
-            if type(new) is Unknown:  # a use of it ends the run
-                mirror.agree(slot)
-                continue
-            if type(result) is Unknown:
-                self._lose(f"a value that is not known, {result}", plan.loc)
-            if differs(result):
-                new = result if plan.lane is None else self._shuffled(plan, result, mirror)
-            # lanes that are agents of their own may be in another turn of the loop
-            every = plan.every and not w.machine.split_groups
-            merges = mask != FULL and before is not None and not every
-            if merges and (differs(new) or differs(before)):
-                new = np.where(mask_array(mask), plain(new), plain(before))
-            self._keep(plan, w, mirror, slot, new, mask)
+    def _require_fixed(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
+        self._agree(self._value(expr, w), mask, expr)
 
-    def _keep(self, plan: Plan, w: Warp, mirror: Mirror, slot: int, new: Values, mask: int) -> None:
+    def _decide(self, cond: Expr, w: Warp, moving: Moving) -> None:
+        if isinstance(self.op, Switch):
+            self._require_fixed(cond, w, w.mask, moving)
+            return
+        holds = plain(self._value(cond, w))
+        if isinstance(holds, np.ndarray):
+            self._agree(holds != 0, w.mask, cond)
+
+    def _with_unknown_guard(self, guard: Expr, w: Warp) -> int:
+        return w.mask  # what is executed all the same does nothing but set registers
+
+    def _assigned(self, var: Var, value: Expr, w: Warp, mask: int, moving: Moving) -> Values:
+        return self._value(value, w, self._plans[self.pc].fits[0])
+
+    def _computed(self, op: Op, w: Warp, mask: int) -> Sequence[Values]:
+        plan = self._plans[self.pc]
+        result: Values = 0
+        if plan.place is not None:
+            self.places = [_kept_apart(self._value(expr, w)) for expr in plan.place.offsets]
+            self._current = plan.place.tensor.name
+            self._inside(plan, plan.place, mask, self.places)
+            if plan.moves == "ld":
+                result = self._loaded(plan.place, w, self.places)
+        if plan.far is not None:
+            self.places = [self._addresses(plan.far, w, mask)]
+        if isinstance(op, Computation):
+            operands = {id(expr): self._value(expr, w) for expr in plan.data}
+            known = not any(type(value) is Unknown for value in operands.values())
+            if known and any(map(differs, operands.values())):
+                return computed(op, plan.fits, operands, len(self.clusters))
+        if plan.moves == "shfl.sync":
+            result = self._shuffled(op, plan.data[0], plan.data[1], w)
+        return (result,) * len(self.used(self.pc).sets)
+
+    def _apply(self, w: Warp, moving: Moving, result: Result) -> None:
+        self._pending.append(result)
+
+    def _keep(self, plan: Plan, w: Warp, mirror: Mirror, result: Result, before: Values) -> None:
+        """Notes what a register that has been set holds in all clusters."""
+        slot, found, mask, _ = result
+        new = w.registers[slot]
+        if type(new) is Unknown:  # a use of it ends the run
+            mirror.agree(slot)
+            return
+        if differs(found):
+            new = found
+        every = plan.moves == "mov" and slot in w.machine.plan.private
+        # lanes that are agents of their own may be in another turn of the loop
+        every = every and not w.machine.split_groups
+        merges = mask != FULL and before is not None and not every
+        if merges and (differs(new) or differs(before)):
+            new = np.where(mask_array(mask), plain(new), plain(before))
         if not differs(new) or not self._vary(new):
             mirror.agree(slot)
             return
-        if self._arrays.count >= self._remembered:
-            self.forget()
-        mirror.differ(slot, self._arrays.one(new))
+        mirror.differ(slot, self._equal.one(new))
         different = plain(w.registers[slot]) != new[0]
         if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
-            self._lose(f"a register set at {plan.loc}", plan.loc)
+            self._lose(f"a register set at {self._loc}")
 
     def _vary(self, values: Values) -> bool:
         """Whether not all that take the same steps have the same."""
@@ -393,12 +416,13 @@ class Follower:
         """How many evaluated steps and arrays are remembered."""
         return max(_FEW, min(_REMEMBERED, _CELLS // len(self.clusters)))
 
-    def _shuffled(self, plan: Plan, value: Values, mirror: Mirror) -> Values:
+    def _shuffled(self, op: Op, expr: Expr, lane: Expr, w: Warp) -> Values:
         """The values of other lanes: where from is the same in all clusters by now."""
-        assert plan.op is not None
-        mode = next(e.mode for e in plan.op.effects() if isinstance(e, fx.Shuffles))
-        assert plan.lane is not None
-        source = shuffled_from(mode, first_of(mirror.value(plan.lane[1])))
+        value = self._value(expr, w)
+        if not differs(value):
+            return value
+        mode = next(e.mode for e in op.effects() if isinstance(e, fx.Shuffles))
+        source = shuffled_from(mode, first_of(self._value(lane, w)))
         return np.broadcast_to(plain(value), (len(value), 32))[:, source]
 
     # ------------------------------------------------------------------ global memory
@@ -407,12 +431,12 @@ class Follower:
         """Those that leave the tensor where the one that runs does not are run for themselves."""
         where = f"offsets into {place.tensor.name}"
         if place.map is not None:
-            if refuses_negative(plan.op):
+            if refuses_negative(self.op):
                 for offset in offsets:
-                    self._agree(plain(offset) < 0, mask, where, plan.loc)
+                    self._agree(plain(offset) < 0, mask, where)
             if place.tracked:
                 lows, highs = self._cut(place, offsets, mask)
-                self._agree((highs <= lows).any(axis=1, keepdims=True), FULL, where, plan.loc)
+                self._agree((highs <= lows).any(axis=1, keepdims=True), FULL, where)
         else:
             limits = zip(offsets, place.extents, place.tensor.shape, strict=True)
             for offset, extent, limit in limits:
@@ -424,68 +448,56 @@ class Follower:
                 if differs(offset):
                     value = plain(offset)
                     outside = (value < 0) | (value + extent > limit)
-                    self._agree(outside, mask, where, plan.loc)
+                    self._agree(outside, mask, where)
         if place.aligned and any(map(differs, offsets)):
             strides = place.tensor.byte_strides
             address = sum(plain(v) * s for v, s in zip(offsets, strides, strict=True))
             if place.map is None:
-                self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
+                self._agree(address % 16, mask, f"the alignment of {where}")
         if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
-            self._lose(f"the contents of {place.tensor.name}", plan.loc)
+            self._lose(f"the contents of {place.tensor.name}")
 
-    def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: Mirror, mask: int) -> Values:
+    def _addresses(self, far: Far, w: Warp, mask: int) -> Values:
         """Addresses in all clusters; those that lie in other memory than in the one that runs, or
         outside of it, are run for themselves."""
-        what = far.address[0]
+        what = far.address
         if far.real is not None and not far.written:
-            mask = lanes_where(far.real[1](w), mask)
+            mask = lanes_where(evaluator(self.machine.plan, far.real)(w), mask)
             if not mask:
                 return None
-        value = self._seen(far.address[1], w, mirror, plan)
+        value = self._value(what, w)
         if not differs(value):
             return value
         if value.dtype == object:
             if any(v >> 63 for v in value.ravel().tolist()):
-                self._lose(what, plan.loc)
+                self._lose(what)
                 return value[0]
             value = value.astype(np.int64)
         if not surely_inside(self._program, far, value):
             value = plain(value)
             memory, outside = located(self._program, far, value)
-            self._agree(memory, mask, what, plan.loc)
-            self._agree(outside, mask, what, plan.loc)
-            self._agree(value % far.align, mask, f"the alignment of {what}", plan.loc)
+            self._agree(memory, mask, what)
+            self._agree(outside, mask, what)
+            self._agree(value % far.align, mask, f"the alignment of {what}")
         if far.decides:
-            self._lose(f"the contents at {what}", plan.loc)
+            self._lose(f"the contents at {what}")
         return value
 
-    def _computed(self, plan: Plan, w: Warp, mirror: Mirror) -> tuple[Values, ...] | None:
-        """What an instruction computes in all clusters, a result each; None if it is the same."""
-        op, operands = plan.op, {}
-        assert isinstance(op, Computation)
-        for expr, evaluate in plan.computes:
-            operands[id(expr)] = self._seen(evaluate, w, mirror, plan)
-        if any(type(value) is Unknown for value in operands.values()):
-            return None
-        if not any(map(differs, operands.values())):
-            return None
-        return computed(op, plan.fits, operands, len(self.clusters))
-
-    def _loaded(self, plan: Plan, place: Place, w: Warp, offsets: list[Values]) -> Values:
+    def _loaded(self, place: Place, w: Warp, offsets: list[Values]) -> Values:
         """What all clusters load from a tensor whose contents were given."""
         if not place.decides or not any(map(differs, offsets)):
-            return None
+            return 0
         if place.tracked:
-            self._lose(f"the contents of {place.tensor.name}", plan.loc)
-            return None
+            self._lose(f"the contents of {place.tensor.name}")
+            return 0
         memory = w.machine.globals.memories[place.tensor.name]
         dtype = place.tensor.dtype
         sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
         address = sum(np.clip(plain(v), 0, n - 1) * s for v, n, s in sizes)
         places = ByteSet.pieces(np.ravel(address), dtype.bytes)
         if memory.marks is not None and memory.marks.first_in(places) is not None:
-            self._lose(f"the contents of {place.tensor.name}, which are not known", plan.loc)
-            return None
+            self._lose(f"the contents of {place.tensor.name}, which are not known")
+            return 0
         values = memory.typed(dtype)[address // dtype.bytes]
         floating = values.dtype.kind in "fV"
         return values.astype(np.float64 if floating else np.int64)
@@ -529,9 +541,10 @@ class Follower:
             still = np.zeros((len(self.clusters), 1), dtype=np.int64)
             self._in_bytes(memory).add(kind, ((span,),), still)
             return
-        plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
+        plan = self._plans.get(self.pc) if op is self.op and self.places else None
+        offsets = self.places
         if plan is not None and plan.far is not None and plan.far.moves:
-            by = self._moves(plan, offsets, mask, plan.far.address[0])
+            by = self._moves(offsets, mask, plan.far.address)
             self._note(self._in_bytes(memory), kind, bytes_of(footprint), by)
             return
         place = None if plan is None else plan.place
@@ -548,7 +561,7 @@ class Follower:
                 touches.add(kind, (box,), by, more=sizes - sizes[0])
                 return
         else:
-            by = self._moves(plan, offsets, mask, f"offsets into {place.tensor.name}")
+            by = self._moves(offsets, mask, f"offsets into {place.tensor.name}")
         if own is None:
             strides = np.array(place.tensor.byte_strides, dtype=np.int64)
             own, touches = bytes_of(footprint), self._in_bytes(memory)
@@ -562,7 +575,7 @@ class Follower:
         touches.add(kind, own, by)
         self.noted = touches, kind, own, by
 
-    def _moves(self, plan: Plan, operands: list[Values], mask: int, what: object) -> Integers:
+    def _moves(self, operands: list[Values], mask: int, what: object) -> Integers:
         """How much further operands are than in the cluster that runs: (clusters, operands). Those
         leave in which they are not as much further in all lanes."""
         if len(operands) == 1 and type(operands[0]) is Sums:
@@ -571,7 +584,7 @@ class Follower:
         for value in operands:
             first = self._column(value, mask)
             if type(value) is not Sums and differs(value):
-                self._agree(of_active(value, mask) - first[:, None], FULL, what, plan.loc)
+                self._agree(of_active(value, mask) - first[:, None], FULL, what)
             found.append(first - first[0])
         return np.stack(found, axis=1)
 
@@ -644,7 +657,6 @@ def kept(follower: Follower) -> Callable[[], None]:
         state[name] = {key: touches.only(whole) for key, touches in state[name].items()}
 
     def restore() -> None:
-        follower.forget()
         vars(follower).update(state)
 
     return restore

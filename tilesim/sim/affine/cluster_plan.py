@@ -7,7 +7,6 @@ CTAs of the clusters are given one cluster at a time, and for all of them as arr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from functools import cached_property
 from typing import Literal, TypeGuard
 
 import numpy as np
@@ -19,6 +18,7 @@ from tilesim.analysis.uses_defs import (
     OPERANDS,
     expressions_in,
     mentioned,
+    operand_expressions,
     registers_of,
     registers_set,
     sets_only,
@@ -27,18 +27,15 @@ from tilesim.arith.byte_set import ByteSet
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.declarations import GlobalTensor, TensorMap, View
-from tilesim.ir.expr import Binary, Expr, Var, constant, divisor, walk
-from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
+from tilesim.ir.expr import Binary, Expr, constant, divisor, walk
+from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Computation, Op
-from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
 from tilesim.ir.program import Program
 from tilesim.ir.tensormap import in_bytes, in_global, unit
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.expression import (
-    Evaluate,
     Fit,
-    evaluator,
     fit_register,
     fit_value,
     may_divide_by_zero,
@@ -87,10 +84,6 @@ _ALIGNED = 16
 # ----------------------------------------------------------- what to look at while one cluster runs
 
 
-#: an expression with the function that evaluates it
-Watched = tuple[Expr, Evaluate]
-
-
 @dataclass(frozen=True)
 class Place:
     """What an instruction names in global memory: per dimension its offset in elements.
@@ -101,7 +94,7 @@ class Place:
     """
 
     tensor: GlobalTensor
-    offsets: tuple[Watched, ...]
+    offsets: tuple[Expr, ...]
     extents: tuple[int, ...]
     map: TensorMap | None
     tracked: bool
@@ -119,65 +112,43 @@ class Far:
     are read, if that is an operand; of none the address does not matter.
     """
 
-    address: Watched
+    address: Expr
     pieces: tuple[tuple[int, int], ...]
     align: int
     written: frozenset[str]
     decides: bool
     moves: bool
-    real: Watched | None = None
+    real: Expr | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a step evaluates that may differ between clusters.
+    """What an instruction evaluates that may differ between clusters.
 
-    The clusters of a class agree on ``same`` and, in which lanes it holds, on ``test``; only the
-    lanes of which ``guard`` holds execute the instruction. ``moves``:
-    ``value`` gets into the register that is set, in all lanes if ``every``; a shuffle says with
-    ``lane`` from where. ``computes``: of these the instruction computes what it sets, ``fits``
-    brings that into the registers. ``slots`` are all registers the step sets.
+    The clusters of a class agree on ``same`` and ``stays``. ``moves``: what it sets is ``data``,
+    read from memory, or computed of these operands; a shuffle takes the first of another lane, as
+    the second says. ``fits`` bring results into their registers.
     """
 
-    loc: Loc
-    op: Op | None = None
-    same: tuple[Watched, ...] = ()
-    test: Watched | None = None
-    guard: Watched | None = None
+    same: tuple[Expr, ...] = ()
+    stays: Expr | None = None
     place: Place | None = None
     far: Far | None = None
     moves: Literal["mov", "ld", "shfl.sync", "computes"] | None = None
-    value: Watched | None = None
-    lane: Watched | None = None
-    computes: tuple[Watched, ...] = ()
+    data: tuple[Expr, ...] = ()
     fits: tuple[Fit | None, ...] = ()
-    every: bool = False
-    slots: tuple[int, ...] = ()
 
-    @cached_property
-    def expressions(self) -> tuple[Expr, ...]:
-        """All expressions that are looked at."""
+    @property
+    def others(self) -> tuple[Expr, ...]:
+        """All else that is evaluated: data, and places in global memory."""
         offsets = () if self.place is None else self.place.offsets
         far = () if self.far is None else (self.far.address, self.far.real)
-        single = (self.test, self.guard, self.value, self.lane, *far)
-        found = (*self.same, *self.computes, *offsets, *(w for w in single if w is not None))
-        return tuple(expr for expr, _ in found)
+        return (*self.data, *offsets, *(expr for expr in far if expr is not None))
 
-    @cached_property
-    def reads(self) -> tuple[str, ...]:
-        """The registers in them."""
-        parts = (part for expr in self.expressions for part in walk(expr))
-        return tuple({part.name: None for part in parts if isinstance(part, Var)})
-
-    @cached_property
-    def of_grid(self) -> bool:
-        """Whether they may differ between clusters with the same registers."""
-        return any(varies(expr, ()) for expr in self.expressions)
-
-    @cached_property
-    def by_warp(self) -> bool:
-        """Whether they may differ between the warps of a CTA with the same registers."""
-        return any(not mentioned(expr).isdisjoint(OF_THE_WARP) for expr in self.expressions)
+    @property
+    def accesses(self) -> bool:
+        """Whether it is looked at where in global memory an access lies."""
+        return self.place is not None or self.far is not None
 
 
 @dataclass(frozen=True)
@@ -191,8 +162,8 @@ class _Context:
     written: Collection[str]
     given: Collection[str]
 
-    def watched(self, expr: Expr) -> Watched:
-        return expr, evaluator(self.code, expr)
+    def varies(self, expr: Expr | None) -> bool:
+        return expr is not None and varies(expr, self.varying)
 
 
 def asks_for_clusters(mir: Mir) -> bool:
@@ -220,77 +191,51 @@ def plans(
 
 
 def _plan(context: _Context, number: int, instruction: Instruction) -> Plan | None:
-    plan, stays = _evaluated(context, instruction), context.code.stays.get(number)
-    if stays is None or not varies(stays, context.varying):
-        return plan
-    plan = Plan(instruction.loc) if plan is None else plan
-    return replace(plan, same=(*plan.same, context.watched(stays)))
+    op, stays, plan = instruction.what, context.code.stays.get(number), Plan()
+    matters = context.varies(condition(instruction))
+    if isinstance(op, Op):
+        plan = _instruction(context, op)
+        matters |= any(r.name in context.varying for r in registers_set(op))
+    if stays is not None and context.varies(stays):
+        plan, matters = replace(plan, stays=stays), True
+    return plan if matters or plan.same or plan.place or plan.far else None
 
 
-def _evaluated(context: _Context, instruction: Instruction) -> Plan | None:
-    match instruction.what:
-        case Op() as op:
-            plan = _instruction(context, op, _test(context, instruction.guard))
-            if plan is None or instruction.guard is None:
-                return plan
-            return replace(plan, guard=context.watched(instruction.guard))
-        case Branch(cond=cond) | Trap(cond=cond):
-            test = _test(context, cond)
-            return None if test is None else Plan(instruction.loc, test=test)
-        case Switch(index=index):
-            where = _test(context, index)
-            return None if where is None else Plan(instruction.loc, same=(where,))
+def _instruction(context: _Context, op: Op) -> Plan:
+    match op.effects():
+        case (fx.Defines(var=var, value=Expr() as value),):
+            typing = context.code.mir.typing
+            fit = fit_register(var.dtype, value, typing, token=var.name in typing.tokens)
+            return Plan(moves="mov", data=(value,), fits=(fit,))
         case _:
-            return None
-
-
-def _test(context: _Context, cond: Expr | None) -> Watched | None:
-    """A condition, or the index of a target, if it may differ."""
-    return context.watched(cond) if cond is not None and varies(cond, context.varying) else None
-
-
-def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | None:
-    results = registers_set(op)
-    place, far = _place(context, op), _far(context, op)
-    same: list[Watched] = []
-    computing, named = isinstance(op, Computation), _far_operand(op)
-    for name in () if computing or _guesses(op) else OPERANDS[type(op)]:
+            pass
+    place, far, named = _place(context, op), _far(context, op), _far_operand(op)
+    if isinstance(op, Computation):
+        fits = tuple(fit_value(register.dtype, None) for register in registers_set(op))
+        return Plan((), None, place, far, "computes", operand_expressions(op), fits)
+    same: list[Expr] = []
+    for name in () if _guesses(op) else OPERANDS[type(op)]:
         value = getattr(op, name)
-        told = name == "coords" and _only_inputs(context, op)
+        inputs = name == "coords" and _only_inputs(context, op)
         # a map in memory says what is inside of its tensor: the clusters of a class have the same
-        if name in op.addresses:
-            expressions = expressions_in(value)
-            same += (context.watched(e) for e in expressions if varies(e, context.varying))
-            continue
-        if _is_place(value) or value is named or told or (name == "coords" and not _scattered(op)):
-            continue
-        moved = isinstance(op, Assign | Shuffle) and name == "value"
-        if not moved and not _is_only_data(context, op, name):
-            expressions = expressions_in(value)
-            same += (context.watched(e) for e in expressions if varies(e, context.varying))
-        elif not moved:
-            same += (context.watched(e) for e in _divisors(context, value))
-    same += (context.watched(e) for e in _starts(context, op) if varies(e, context.varying))
-    sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
-    if not same and not sets and place is None and far is None and guard is None:
-        return None
-    plan = Plan(op.loc, op, tuple(same), guard, None, place, far, slots=sets)
+        if name not in op.addresses:
+            if _is_place(value) or value is named or inputs:
+                continue
+            if name == "coords" and not _scattered(op):
+                continue
+            if isinstance(op, Shuffle) and name == "value":
+                continue
+            if _is_only_data(context, op, name):
+                same += _divisors(context, value)
+                continue
+        same += filter(context.varies, expressions_in(value))
+    same += filter(context.varies, _starts(context, op))
+    plan = Plan(tuple(same), None, place, far)
     match op:
-        case _ if computing and sets:
-            operands = [e for n in OPERANDS[type(op)] for e in expressions_in(getattr(op, n))]
-            return replace(
-                plan, moves="computes", computes=tuple(map(context.watched, operands)),
-                fits=tuple(fit_value(r.dtype, None) for r in results),
-                slots=tuple(context.code.slots[r.name] for r in results),
-            )  # fmt: skip
-        case Assign() if sets:
-            every = context.code.slots[op.var.name] in context.code.private
-            return replace(plan, moves="mov", value=_fitted(context, op), every=every)
-        case Load() if sets:
+        case Load():
             return replace(plan, moves="ld")
-        case Shuffle() if sets:
-            value, lane = context.watched(op.value), context.watched(op.lane)
-            return replace(plan, moves="shfl.sync", value=value, lane=lane)
+        case Shuffle():
+            return replace(plan, moves="shfl.sync", data=(op.value, op.lane))
         case _:
             return plan
 
@@ -307,7 +252,7 @@ def _divisors(context: _Context, value: object) -> Iterator[Expr]:
     for part in (p for e in expressions_in(value) for p in walk(e)):
         if isinstance(part, Binary) and may_divide_by_zero(part, context.code.mir.typing):
             zero = part.rhs.eq(0)
-            if varies(zero, context.varying):
+            if context.varies(zero):
                 yield zero
 
 
@@ -320,15 +265,6 @@ def _starts(context: _Context, op: Op) -> list[Expr]:
             if divisor(effect.coords[-1]) % least:
                 found.append(effect.coords[-1] % least)
     return found
-
-
-def _fitted(context: _Context, op: Assign) -> Watched:
-    """The value of an assignment, in the type of the register."""
-    typing = context.code.mir.typing
-    expr, evaluate = context.watched(op.value)
-    token = op.var.name in typing.tokens
-    fit = fit_register(op.var.dtype, op.value, typing, token=token)
-    return expr, evaluate if fit is None else lambda w: fit(evaluate(w))
 
 
 def _scattered(op: Op) -> bool:
@@ -372,11 +308,11 @@ def _place(context: _Context, op: Op) -> Place | None:
         offsets, extents = named.offsets, named.extents
     tracked, decides = tensor.name in context.written, observed and given
     matters = decides or isinstance(named, View)
-    if not tracked and not (matters and any(varies(e, context.varying) for e in offsets)):
+    if not tracked and not (matters and any(map(context.varies, offsets))):
         return None
     scalar = isinstance(op, Load | Store | Atomic)
     return Place(
-        tensor, tuple(map(context.watched, offsets)), extents,
+        tensor, tuple(offsets), extents,
         named if isinstance(named, TensorMap) else None, tracked,
         aligned=not scalar and not op.mnemonic.startswith("tile."),
         decides=decides,
@@ -397,16 +333,16 @@ def _far(context: _Context, op: Op) -> Far | None:
     written = frozenset(context.written)
     if within:
         written &= {within}
-    if not written and not varies(address, context.varying):
+    if not written and not context.varies(address):
         return None
     given = within in context.given if within else bool(context.given)
     sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
     return Far(
-        context.watched(address), _pieces(sizes, tensor.dtype.bytes),
+        address, _pieces(sizes, tensor.dtype.bytes),
         _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
         decides=given and context.holds(tensor.name),
         moves=not tensor.swizzle,
-        real=next(map(context.watched, _real(op)), None),
+        real=next(_real(op), None),
     )  # fmt: skip
 
 
@@ -441,9 +377,9 @@ def _only_inputs(context: _Context, op: Op) -> bool:
     return bool(named) and not decides and names.isdisjoint(context.written)
 
 
-def refuses_negative(op: Op | None) -> bool:
+def refuses_negative(op: object) -> bool:
     """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
-    return op is not None and any(isinstance(e, fx.WritesMap) for e in op.effects())
+    return isinstance(op, Op) and any(isinstance(e, fx.WritesMap) for e in op.effects())
 
 
 # ----------------------------------------------------------------- where the clusters of a grid lie

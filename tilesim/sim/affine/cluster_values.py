@@ -223,7 +223,8 @@ class Mirror:
 
     def restore(self, saved: dict[int, Values]) -> None:
         """Nothing else differs from now on."""
-        self.registers.differing = dict(saved)
+        self.registers.differing.clear()
+        self.registers.differing.update(saved)
         self.uniform.clear()
 
     def value(self, evaluate: Evaluate) -> Values:
@@ -261,9 +262,7 @@ class Mirror:
     def shrink(self, place: Place, kept: Mask) -> None:
         """Goes on with some of the clusters."""
         self.cta = place
-        differing = self.registers.differing
-        self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
-        self.uniform.clear()
+        self.restore({slot: value[kept] for slot, value in self.saved().items()})
 
 
 def _vary(values: Values) -> bool:

@@ -1,7 +1,9 @@
 """Follows what moves through the instructions of a machine, as it executes them.
 
-A value that moves is larger by its shift in the next repetition (`shifts`), or in the run for a
-larger parameter (`parameter_shifts`). Each instruction has to be the same there but for what it
+A run stands for others: for the next repetitions of a loop, for other clusters of the grid, for
+larger values of a parameter. A value that moves is another one there: larger by a shift in the next
+repetition (`shifts`) and for a larger parameter (`parameter_shifts`), or one of an array that has
+it in all clusters (`cluster_classes`). Each instruction has to be the same there but for what it
 moves to registers, for where it accesses memory whose contents are not looked at, and for data that
 it stores there.
 """
@@ -10,111 +12,121 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilesim.analysis.uses_defs import operand_expressions, registers_set
+from tilesim.analysis.uses_defs import mentioned, operand_expressions, registers_set
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
-from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.printer import value_text
 from tilesim.records import dataclass
+from tilesim.sim.affine.cluster_plan import OF_THE_WARP
 from tilesim.sim.affine.free_parameter import Obstacle
 from tilesim.sim.affine.loop_places import Free, Way, looks
 from tilesim.sim.affine.shifts import Lost, NoShift, Shift, Shifts, is_moving, set_moving
+from tilesim.sim.machine.expression import evaluator
 from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.unknown import Unknown
 
-#: by what registers of a warp move, by slot
-Moving: TypeAlias = "dict[int, Shift]"
+#: how registers of a warp move, by slot: by a shift, or in all clusters
+Moving: TypeAlias = "dict[int, Any]"
 #: a register: the identity of a warp, and the slot
 Register: TypeAlias = "tuple[int, int]"
 
 
-#: what a register is set to: its slot, what it moves by, in which lanes, and whether in all
-Result: TypeAlias = "tuple[int, Shift, int, bool]"
+#: a register that is set: its slot, how it moves, in which lanes it is set, and whether in all
+Result: TypeAlias = "tuple[int, Any, int, bool]"
 
 
 @dataclass(frozen=True)
 class Uses:
     """What an instruction needs and sets: ``reads`` and ``sets`` are slots, ``touched`` both.
 
-    ``operands``: each with the slots in it, and whether it ``moves`` by itself, as ``moves`` of
-    all. ``pure``: it is the same whenever these registers hold the same, in all warps. ``head``:
-    where a loop begins that may only look, if it goes back there.
+    ``exprs`` is all that is evaluated; ``operands``: each with the slots in it, and whether it
+    ``moves`` by itself, as ``moves`` of all. ``stays`` has to hold where it is executed. ``pure``:
+    what is found about it is the same whenever these registers hold the same; if ``own`` is 1, in
+    one CTA, if it is 2, in one warp. ``head``: where a loop begins that may only look, if it goes
+    back there.
     """
 
+    exprs: tuple[Expr, ...]
     reads: frozenset[int]
     sets: tuple[int, ...]
     touched: frozenset[int]
     operands: tuple[tuple[Expr, frozenset[int], bool], ...]
+    stays: Expr | None
     moves: bool
     pure: bool
+    own: int
     head: int | None
 
 
 class Evaluator(ABC):
-    """Follows a machine; ``moving``: by warp and slot, what registers move by (lanes that are an
-    agent of their own use those of their warp).
+    """Follows a machine; ``moving``: by warp and slot, how registers move (lanes that are an agent
+    of their own use those of their warp).
 
-    ``obstacle`` is what is found that is not the same. Of the instruction at hand, ``op``,
+    ``obstacle`` is what is found that is not the same. Of the instruction at hand, ``pc``, ``op``,
     ``places`` are how what it accesses moves, and ``stores`` how the data does: "" if it does not.
     """
 
-    def __init__(self, machine: Machine, values: Shifts, moving: dict[int, Moving]) -> None:
+    def __init__(self, machine: Machine, moving: dict[int, Moving]) -> None:
         self.machine = machine
-        self.values = values
         self.moving = moving
         self.obstacle: Obstacle | None = None
+        self.pc = 0
         self.op: object = None
-        self.places: list[Way] = []
+        self.places: list[Any] = []
         self.stores = ""
         self._uses: dict[int, Uses] = {}
-        #: by number of an instruction, which of its operands may move
-        self._free: dict[int, list[tuple[Expr, Free]]] = {}
         #: what is found about an instruction, by what decides that: its results, places and data
-        self._known: dict[tuple[object, ...], tuple[list[Result], list[Way], str]] = {}
+        self._known: dict[tuple[object, ...], tuple[list[Result], list[Any], str]] = {}
         self._results: list[Result] = []
         #: keeps alive what is named by its identity there
         self._arrays: dict[int, Any] = {}
 
     # ------------------------------------------------------------------ what is followed
 
-    def _seen(self, w: Warp) -> Warp:
-        """A warp as expressions see it."""
-        return w
+    @abstractmethod
+    def _described(self, pc: int) -> Uses:
+        """What an instruction needs and sets."""
 
-    def _differing(self, w: Warp) -> Mapping[int, Any]:
-        """What registers hold in all clusters, where it differs."""
-        return {}
-
-    def _depends(self, what: object) -> bool:
-        """Whether an expression, or what an instruction names, moves by itself."""
+    def _depends(self, expr: Expr) -> bool:
+        """Whether an expression moves by itself."""
         return False
+
+    @abstractmethod
+    def _name(self, w: Warp, slot: int, moving: Moving) -> Hashable | None:
+        """What tells what a register holds and how it moves; None if that is not told briefly."""
+
+    @abstractmethod
+    def _require_fixed(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
+        """The value of an expression is the same."""
+
+    def _decide(self, cond: Expr, w: Warp, moving: Moving) -> None:
+        """Where an instruction goes, or whether it is executed, is the same."""
+        self._require_fixed(cond, w, w.mask, moving)
+
+    def _with_unknown_guard(self, guard: Expr, w: Warp) -> int:
+        """The lanes that execute an instruction if it is not known which."""
+        raise NoShift(guard)
 
     def _not_covered(self, pc: int, moving: Moving, uses: Uses) -> str:
         """Why an instruction that moves cannot be followed; "" if it can."""
         return ""
 
     @abstractmethod
-    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
-        """The operands that may move; each says how."""
+    def _assigned(self, var: Var, value: Expr, w: Warp, mask: int, moving: Moving) -> Any:
+        """How a register moves that is set to a value."""
 
-    def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
-        """What is known of a register that is set to a value without a shift."""
-        return Lost(why)
-
-    def _unplaced(
-        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
-    ) -> None:
-        """A place in memory has no shift."""
-        raise why
+    def _computed(self, op: Op, w: Warp, mask: int) -> Sequence[Any]:
+        """How the registers move that an instruction sets."""
+        return (0,) * len(self.used(self.pc).sets)
 
     # ------------------------------------------------------------------ instruction by instruction
 
@@ -122,33 +134,35 @@ class Evaluator(ABC):
         """What an instruction needs and sets."""
         known = self._uses.get(pc)
         if known is None:
-            instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
-            what, cond = instruction.what, condition(instruction)
-            operands = list(operand_expressions(what)) if isinstance(what, Op) else []
-            # effects may have expressions that are made of operands
-            exprs = [e for e in (*operands, cond, self._stays(pc)) if e is not None]
-            named = {id(e): frozenset(slots[n] for n in registers_in(e)) for e in exprs}
-            reads = frozenset[int]().union(*named.values())
-            sets = [slots[v.name] for v in registers_set(what)] if isinstance(what, Op) else []
-            known = self._uses[pc] = Uses(
-                reads, tuple(sets), reads.union(sets),
-                tuple((e, named[id(e)], self._depends(e)) for e in operands),
-                any(map(self._depends, exprs)) or self._depends(what),
-                all(map(_is_pure, exprs)) and not (isinstance(what, Op) and looks(what)),
-                what.target if isinstance(what, Branch) and what.polls else None,
-            )  # fmt: skip
+            known = self._uses[pc] = self._described(pc)
         return known
 
-    def _stays(self, pc: int) -> Expr | None:
-        """What has to hold where an instruction is executed, whatever else it says."""
-        return None if pc in self.machine.plan.idle else self.machine.plan.stays.get(pc)
+    def _uses_of(
+        self, pc: int, operands: Sequence[Expr], stays: Expr | None, others: Sequence[Expr] = (),
+        *, places: bool, pure: bool,
+    ) -> Uses:  # fmt: skip
+        """``others`` are evaluated that may move, as ``places`` do that it names."""
+        instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
+        what = instruction.what
+        # effects may have expressions that are made of operands
+        found = (*operands, *others, condition(instruction), stays)
+        exprs = tuple([expr for expr in found if expr is not None])
+        named = {id(e): frozenset(slots[n] for n in registers_in(e)) for e in exprs}
+        reads = frozenset[int]().union(*named.values())
+        sets = tuple(slots[v.name] for v in registers_set(what)) if isinstance(what, Op) else ()
+        return Uses(
+            exprs, reads, sets, reads.union(sets),
+            tuple((e, named[id(e)], self._depends(e)) for e in operands), stays,
+            places or any(map(self._depends, exprs)), pure, max(map(_own, exprs), default=0),
+            what.target if isinstance(what, Branch) and what.polls else None,
+        )  # fmt: skip
 
     def look(self, pc: int, w: Warp) -> None:
         """An instruction is about to be executed."""
         if self.obstacle is not None:
             return
         instruction = self.machine.plan.mir.code[pc]
-        self.op, self.places, self.stores = instruction.what, [], ""
+        self.pc, self.op, self.places, self.stores = pc, instruction.what, [], ""
         moving, uses = self.moving.setdefault(id(w.origin), {}), self.used(pc)
         if uses.head is not None and self._spins(w, uses.head):
             what = "whether a turn of a loop changes something"
@@ -157,7 +171,7 @@ class Evaluator(ABC):
         if not uses.moves and uses.touched.isdisjoint(moving):
             return
         if not uses.moves and uses.reads.isdisjoint(moving):
-            chosen = chosen_lanes(self.values, pc, w)
+            chosen = chosen_lanes(pc, w)
             every = chosen is None or pc in self.machine.plan.idle
             for slot in uses.sets:
                 self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
@@ -181,8 +195,8 @@ class Evaluator(ABC):
             self.obstacle = Obstacle(named, instruction.loc, why.period)
             return
         results, self.places, self.stores = known
-        for slot, shift, mask, every in results:
-            set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
+        for result in results:
+            self._apply(w, moving, result)
 
     def _spins(self, w: Warp, head: int) -> bool:
         """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
@@ -191,30 +205,24 @@ class Evaluator(ABC):
 
     def _key(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> tuple[object, ...] | None:
         """What decides what is found about an instruction; None if that cannot be said briefly."""
-        if not uses.pure or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
+        if not uses.pure:
             return None
-        differing = self._differing(w)
-        key: list[object] = [pc, w.mask]
+        key: list[object] = [pc, w.mask, (0, w.cta.rank, w.index)[uses.own]]
         for slot in uses.reads:
-            value, shift = w.registers[slot], moving.get(slot, 0)
-            if type(value) is not int or isinstance(shift, np.ndarray):
+            name = self._name(w, slot, moving)
+            if name is None:
                 return None
-            if slot in differing:
-                # what is equal in all clusters is one array, which is never changed
-                value = "array", id(differing[slot])
-                self._arrays[value[1]] = differing[slot]
-            key += [slot, value, shift]
+            key.append(name)
         return tuple(key)
 
     def _moved(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> None:
         """An instruction that uses registers which move."""
         instruction, plan, mask = self.machine.plan.mir.code[pc], self.machine.plan, w.mask
-        stays = self._stays(pc)
-        if stays is not None:
-            self.values.require_fixed(stays, self._seen(w), mask, moving)
+        if uses.stays is not None:
+            self._require_fixed(uses.stays, w, mask, moving)
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
-                self._decide(cond, w, moving, instruction.loc)
+                self._decide(cond, w, moving)
                 return
             case Op() as op:
                 pass
@@ -225,10 +233,10 @@ class Evaluator(ABC):
                 self._set(w, moving, slot, 0, mask, every=True)
             return
         if instruction.guard is not None:
-            self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
-            chosen = chosen_lanes(self.values, pc, w)
+            self._decide(instruction.guard, w, moving)
+            chosen = chosen_lanes(pc, w)
             if chosen is None:
-                raise NoShift(instruction.guard)
+                chosen = self._with_unknown_guard(instruction.guard, w)
             if not chosen:
                 return  # in no lane: nothing is evaluated, and registers keep what they hold
             mask = chosen
@@ -240,12 +248,89 @@ class Evaluator(ABC):
             case _:
                 pass
         self._operands(op, w, mask, moving, uses)
-        for slot in uses.sets:
-            self._set(w, moving, slot, 0, mask)
+        for slot, shift in zip(uses.sets, self._computed(op, w, mask), strict=True):
+            self._set(w, moving, slot, shift, mask)
 
-    def _decide(self, cond: Expr, w: Warp, moving: Moving, loc: Loc) -> None:
-        """Where an instruction goes is the same."""
-        self.values.require_fixed(cond, self._seen(w), w.mask, moving)
+    def _operands(self, op: Op, w: Warp, mask: int, moving: Moving, uses: Uses) -> None:
+        """What an instruction does is the same."""
+        for expr, slots, moves in uses.operands:
+            if moves or not slots.isdisjoint(moving):
+                self._require_fixed(expr, w, mask, moving)
+
+    def slots_in(self, expr: Expr) -> list[int]:
+        """The registers in an expression."""
+        return [self.machine.plan.slots[name] for name in registers_in(expr)]
+
+    def _set(
+        self, w: Warp, moving: Moving, slot: int, shift: Shift, mask: int, *, every: bool = False
+    ) -> None:
+        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
+        if mask or every:
+            self._results.append((slot, shift, mask, every))
+            self._apply(w, moving, self._results[-1])
+
+    @abstractmethod
+    def _apply(self, w: Warp, moving: Moving, result: Result) -> None:
+        """A register is going to be set."""
+
+
+class ShiftEvaluator(Evaluator):
+    """Follows what moves by shifts: see `tilesim.sim.affine.shifts`."""
+
+    def __init__(self, machine: Machine, values: Shifts, moving: dict[int, Moving]) -> None:
+        super().__init__(machine, moving)
+        self.values = values
+        #: by number of an instruction, which of its operands may move
+        self._free: dict[int, list[tuple[Expr, Free]]] = {}
+
+    def _seen(self, w: Warp) -> Warp:
+        """A warp as expressions see it."""
+        return w
+
+    def _differing(self, w: Warp) -> Mapping[int, Any]:
+        """What registers hold in all clusters, where it differs."""
+        return {}
+
+    @abstractmethod
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
+        """The operands that may move; each says how."""
+
+    def _described(self, pc: int) -> Uses:
+        plan, what = self.machine.plan, self.machine.plan.mir.code[pc].what
+        op = what if isinstance(what, Op) else None
+        return self._uses_of(
+            pc, () if op is None else operand_expressions(op),
+            None if pc in plan.idle else plan.stays.get(pc),
+            places=self._names_sizes(what), pure=op is None or not looks(op),
+        )  # fmt: skip
+
+    def _names_sizes(self, what: object) -> bool:
+        """Whether an instruction names a tensor whose size moves."""
+        return False
+
+    def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
+        """What is known of a register that is set to a value without a shift."""
+        return Lost(why)
+
+    def _unplaced(
+        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
+    ) -> None:
+        """A place in memory has no shift."""
+        raise why
+
+    def _name(self, w: Warp, slot: int, moving: Moving) -> Hashable | None:
+        value, shift = w.registers[slot], moving.get(slot, 0)
+        if type(value) is not int or isinstance(shift, Lost | np.ndarray):
+            return None
+        array = self._differing(w).get(slot)
+        if array is None:
+            return value, shift
+        # what is equal in all clusters is one array, which is never changed
+        self._arrays[id(array)] = array
+        return "array", id(array), shift
+
+    def _require_fixed(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
+        self.values.require_fixed(expr, self._seen(w), mask, moving)
 
     def _assigned(self, var: Var, value: Expr, w: Warp, mask: int, moving: Moving) -> Shift:
         """The shift of what a register is set to."""
@@ -278,7 +363,7 @@ class Evaluator(ABC):
             if not moves and slots.isdisjoint(moving):
                 continue
             if free[id(expr)] != times[id(expr)]:
-                self.values.require_fixed(expr, self._seen(w), mask, moving)
+                self._require_fixed(expr, w, mask, moving)
         for expr, one in found:
             moves = one.grows or self._depends(expr)
             if not moves and frozenset(self.slots_in(expr)).isdisjoint(moving):
@@ -286,7 +371,7 @@ class Evaluator(ABC):
             if one.data:
                 self._data(expr, w, mask, moving)
             else:
-                self._placed(expr, one, w, mask, moving)
+                self._place(expr, one, w, mask, moving)
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
         """What is stored differs: by the same in all lanes, or it is not known how."""
@@ -296,7 +381,7 @@ class Evaluator(ABC):
             alike = False
         self.stores = "moved" if alike and self.stores != "anything" else "anything"
 
-    def _placed(self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving) -> None:
+    def _place(self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving) -> None:
         """A place in memory moves."""
         seen = self._seen(w)
         try:
@@ -311,17 +396,9 @@ class Evaluator(ABC):
                 raise NoShift(expr)
             self.places.append(Way(free, shift))
 
-    def slots_in(self, expr: Expr) -> list[int]:
-        """The registers in an expression."""
-        return [self.machine.plan.slots[name] for name in registers_in(expr)]
-
-    def _set(
-        self, w: Warp, moving: Moving, slot: int, shift: Shift, mask: int, *, every: bool = False
-    ) -> None:
-        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
-        if mask or every:
-            self._results.append((slot, shift, mask, every))
-            set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
+    def _apply(self, w: Warp, moving: Moving, result: Result) -> None:
+        slot, shift, mask, every = result
+        set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
 
 
 def looking(
@@ -376,16 +453,17 @@ def flat(moving: dict[int, Moving]) -> dict[Register, Shift]:
     return {(w, slot): shift for w, slots in moving.items() for slot, shift in slots.items()}
 
 
-def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
+def chosen_lanes(pc: int, w: Warp) -> int | None:
     """The active lanes that execute an instruction: those in which its guard holds, which has to be
     the same in all repetitions. In the others, registers that it sets keep what they hold.
 
     None: it is unknown what the guard is, and the registers, in all lanes, are not known either.
     """
-    guard = w.machine.plan.mir.code[pc].guard
+    plan = w.machine.plan
+    guard = plan.mir.code[pc].guard
     if guard is None:
         return w.mask
-    holds = values.evaluate(guard)(w)
+    holds = evaluator(plan, guard)(w)
     return None if type(holds) is Unknown else condition_lanes(holds) & w.mask
 
 
@@ -394,5 +472,8 @@ def registers_in(expr: Expr) -> set[str]:
     return {v.name for v in walk(expr) if isinstance(v, Var)}
 
 
-def _is_pure(expr: Expr) -> bool:
-    return not any(isinstance(part, Special | Base) for part in walk(expr))
+def _own(expr: Expr) -> int:
+    """2 if an expression may be another one in each warp, 1 if it may be in each CTA."""
+    if not mentioned(expr).isdisjoint(OF_THE_WARP):
+        return 2
+    return int(any(isinstance(part, Special | Base) for part in walk(expr)))

@@ -26,7 +26,14 @@ from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_classes import Follower
-from tilesim.sim.affine.evaluator import Evaluator, Moving, Register, flat, looking, registers_in
+from tilesim.sim.affine.evaluator import (
+    Moving,
+    Register,
+    ShiftEvaluator,
+    flat,
+    looking,
+    registers_in,
+)
 from tilesim.sim.affine.free_parameter import Obstacle
 from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, window
 from tilesim.sim.affine.shifts import (
@@ -56,7 +63,7 @@ from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.warp import Agent
 
 
-class Watched(Evaluator):
+class Watched(ShiftEvaluator):
     """Watches a machine from one moment to the next; ``shifts``: by how much the registers of
     warps have moved up to now since the repetition before.
 
@@ -141,11 +148,11 @@ class Watched(Evaluator):
         seen = self._seen(w)
         return free_operands(self.machine, op, lambda expr: window(self.values, expr, seen, mask))
 
-    def _decide(self, cond: Expr, w: Warp, moving: Moving, loc: Loc) -> None:
+    def _decide(self, cond: Expr, w: Warp, moving: Moving) -> None:
         limits = self.values.limits
-        super()._decide(cond, w, moving, loc)
+        super()._decide(cond, w, moving)
         if self.values.limits is not limits and type(self.values.limits) is not int:
-            self.decides = str(cond), loc
+            self.decides = str(cond), self.machine.plan.mir.code[self.pc].loc
 
     def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
         """It can be computed in the repetitions to come, perhaps."""

@@ -20,7 +20,7 @@ from tilesim.ir.mir import condition
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_classes import Follower
-from tilesim.sim.affine.evaluator import Evaluator, Moving, Uses, registers_in
+from tilesim.sim.affine.evaluator import Moving, ShiftEvaluator, Uses
 from tilesim.sim.affine.free_parameter import Forms, is_free, slope_of, value_of
 from tilesim.sim.affine.loop_places import Free, free_operands, window
 from tilesim.sim.affine.shifts import Look, NoShift, Shifts, in_lane
@@ -206,7 +206,7 @@ class _Look(Look):
 _ALIGNED = 16
 
 
-class Follow(Evaluator):
+class Follow(ShiftEvaluator):
     """Follows a machine for larger values of a parameter: see `Evaluator`.
 
     What is asked of them is in ``values.demands``.
@@ -220,12 +220,11 @@ class Follow(Evaluator):
         plan = machine.plan
         super().__init__(machine, Rays(plan.slots, plan.mir.typing, forms, step), moving)
         self._forms = forms
-        #: by number, the registers in what may differ between clusters there
-        self._between: Mapping[int, frozenset[str]] = {}
         observer = getattr(machine.races.observer, "follower", machine.races.observer)
+        #: by number, the registers in what may differ between clusters there
+        self._between: Mapping[int, frozenset[int]] = {}
         if isinstance(observer, Follower):
-            reads = observer.reads
-            self._between = {pc: frozenset(names) for pc, names in reads.items()}
+            self._between = observer.reads
 
     def look(self, pc: int, w: Warp) -> None:
         self.values.at = pc
@@ -234,9 +233,10 @@ class Follow(Evaluator):
     def _spins(self, w: Warp, head: int) -> bool:
         return super()._spins(w, head) and any(self.moving.values())
 
-    def _depends(self, what: object) -> bool:
-        if isinstance(what, Expr):
-            return any(self.values.depends(part) for part in walk(what))
+    def _depends(self, expr: Expr) -> bool:
+        return any(map(self.values.depends, walk(expr)))
+
+    def _names_sizes(self, what: object) -> bool:
         return bool(self._sized(what))
 
     def _sized(self, what: object) -> list[View | TensorMap]:
@@ -257,16 +257,16 @@ class Follow(Evaluator):
 
     def _not_covered(self, pc: int, moving: Moving, uses: Uses) -> str:
         """Whether something depends both on the cluster and on what moves."""
-        names = self._between.get(pc)
-        if names is None:
+        slots = self._between.get(pc)
+        if slots is None:
             return ""
-        differs = any(self.machine.plan.slots[name] in moving for name in names)
+        differs = not slots.isdisjoint(moving)
         instruction = self.machine.plan.mir.code[pc]
         cond = condition(instruction)
         for expr in (*(e for e, _, _ in uses.operands), *([] if cond is None else [cond])):
             parts = list(walk(expr))
             varies = any(isinstance(p, Special | Base) for p in parts)
-            varies |= not names.isdisjoint(registers_in(expr))
+            varies |= not slots.isdisjoint(self.slots_in(expr))
             differs |= varies and any(self.values.depends(p) for p in parts)
         for named in self._sized(instruction.what):
             differs |= any(map(is_free, self._forms.tensors[named.tensor.name].shape))
