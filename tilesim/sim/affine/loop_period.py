@@ -3,9 +3,6 @@
 Each instruction that is executed has to be the same in every repetition but for what it moves to
 registers, and for where it reads global memory that is never written.
 
-Products in a row are executed together, which leaves other records than one after the other. What
-is watched is executed one by one, so the states that are compared have to be made like that.
-
 How often a loop still turns is an estimate, on which nothing but the time it takes depends. What
 leads out of a loop is mostly a branch whose condition is one of registers that grow by the same
 from turn to turn. So the condition is evaluated with these moved on, further and further, until it
@@ -14,7 +11,7 @@ says that the loop ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -49,7 +46,7 @@ from tilesim.sim.affine.shifts import (
     clusters_of,
     is_moving,
 )
-from tilesim.sim.affine.snapshot import Glance, Snapshot, difference
+from tilesim.sim.affine.snapshot import Snapshot, difference
 from tilesim.sim.affine.state_fields import is_number
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.expression import fit_register, plain
@@ -59,7 +56,6 @@ from tilesim.sim.machine.machine import Code, Entry, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.warp import Agent
 
 
@@ -215,84 +211,6 @@ class Watched(ShiftEvaluator):
             if noted is None:
                 raise NoShift(f"what clusters access in {memory.label}")
         self.touched.moved.append(Moved(memory, footprint, access, ways, noted))
-
-
-# ------------------------------------------------------------------ rows of products
-
-
-#: after how many moves, at most, it is looked whether warps that were ahead still are
-_MOVES = 64
-
-
-class Rows:
-    """Which steps a machine executes: with rows, or without.
-
-    ``plain`` are its steps, and ``with_turns`` makes those of them that go back in a loop tell. The
-    warps of a warpgroup count what they execute together: where some are ahead, there are no rows
-    until the others have come as far.
-    """
-
-    def __init__(
-        self, machine: Machine, plain: list[Entry],
-        with_iterations: Callable[[list[Entry]], list[Entry]],
-    ) -> None:  # fmt: skip
-        self._machine = machine
-        self._plain = plain
-        self._with_iterations = with_iterations
-        #: steps that are to be executed as soon as no warp is ahead
-        self._wanted: list[Entry] | None = None
-        self._is_apart = False
-
-    def execute(self, steps: list[Entry]) -> None:
-        """Goes on with steps that may have rows, as soon as that can be."""
-        self._wanted = None
-        if not self._is_apart or self._are_level():
-            self._machine.code, self._is_apart = steps, False
-            return
-        self._machine.code, self._wanted = self._without(), steps
-
-    def look(self) -> None:
-        """Goes on with what is wanted, if that can be by now."""
-        if self._wanted is not None:
-            self.execute(self._wanted)
-
-    def part(self) -> bool:
-        """Executes products one by one while states are compared, as will be done while one
-        repetition is watched. True if that begins now."""
-        begins = self._has_rows and not self._is_apart and self._are_level()
-        if begins:
-            self._machine.code, self._is_apart = self._without(), True
-        return begins
-
-    def part_soon(self, moves: int = _MOVES) -> None:
-        """Parts rows after one of the next moves, as soon as no warp is ahead."""
-        env = self._machine.env
-        if not self.part() and moves and isinstance(env, TimedEnvironment) and env.due:
-            Glance(env, lambda _: self.part_soon(moves - 1), later=True)
-
-    def may_part(self) -> bool:
-        """Whether steps without rows can be executed from now on."""
-        return not self._has_rows or self._is_apart or self._are_level()
-
-    @property
-    def _has_rows(self) -> bool:
-        return bool(self._machine.plan.rows.keys() - self._machine.plan.assigned)
-
-    def are_apart(self) -> None:
-        """The steps of the watcher are executed, which have no rows."""
-        self._is_apart, self._wanted = True, None
-
-    def _without(self) -> list[Entry]:
-        """The same steps, each product alone; those that go back in a loop tell."""
-        plan, apart = self._machine.plan, list(self._plain)
-        for row in plan.rows.keys() - plan.assigned:
-            if apart[row[0]] is plan.rows[row]:
-                apart[row[0]] = plan.alone[row[0]]
-        return self._with_iterations(apart)
-
-    def _are_level(self) -> bool:
-        """Whether the warps of each warpgroup have executed the same products."""
-        return not any(warp.warpgroup.ahead for warp in self._machine.warps)
 
 
 # ------------------------------------------------------------------ how often a loop still turns

@@ -36,7 +36,6 @@ from tilesim.sim.affine.loop_period import (
     Level,
     Place,
     Remaining,
-    Rows,
     Watched,
     register_shifts,
 )
@@ -173,7 +172,7 @@ class Skipper:
         observer = machine.races.observer
         self.follower = observer if isinstance(observer, Follower) else None
         machine.races.observer = self
-        self._plain = machine.code
+        self._plain = _without_products_in_a_row(machine)
         self._iterations: dict[Place, int] = {}
         #: by number of a branch that goes back: where to
         self._heads: dict[int, int] = {}
@@ -185,7 +184,6 @@ class Skipper:
         self._counts: Counts | None = None
         self._hooked = self._with_iterations(self._plain)
         self._thrift = Thrift(machine, self._heads, alone=self.follower is None)
-        self._rows = Rows(machine, self._plain, self._with_iterations)
         assert isinstance(machine.env, TimedEnvironment)
         self._env = machine.env
         machine.code = self._hooked
@@ -240,7 +238,6 @@ class Skipper:
             if self._is_around(place, inner.place):
                 if outer.place is None or self._is_around(outer.place, place):
                     outer.choose(place)
-                    self._rows.part()
                     self._turned(outer)
                 return
             if self._others <= self._idle:
@@ -280,7 +277,6 @@ class Skipper:
 
     def _look(self, level: Level, _event: object) -> None:
         level.due = False  # turns that are made in one move are looked at once
-        self._rows.look()
         if level.iteration < level.next:
             return
         try:
@@ -303,7 +299,7 @@ class Skipper:
 
     def _stop_watching(self) -> Watched | None:
         watched, self._watched, self._watching = self._watched, None, None
-        self._rows.execute(self._hooked)
+        self.machine.code = self._hooked
         return watched
 
     def _give_up(self, level: Level, why: Obstacle) -> None:
@@ -313,7 +309,7 @@ class Skipper:
             self._stop_watching()
         level.give_up()
         if self._inner.over and (self._outer.over or self._outer.place is None):
-            self._rows.execute(self._plain)
+            self.machine.code = self._plain
             self.machine.races.observer = self.follower
             self._outer.give_up()
 
@@ -336,11 +332,9 @@ class Skipper:
             each, left_out = now.executed - before.executed, now.skipped - before.skipped
             guesses = self._thrift.may_guess(each + left_out)
             if not self._is_worth_it(level, before, each, 2 if guesses else 3, left_out):
-                if level is self._outer and not self._inner.length:
-                    self._rows.execute(self._hooked)
                 return
             shifts = register_shifts(self.machine, before, now) if guesses else None
-            self._begin(level, now.number - before.number, parts=shifts is None)
+            self._begin(level, now.number - before.number)
             if shifts is not None and level.length and self._goes_on(level, before, 1):
                 level.guessed = True
                 self._watch(level, shifts)
@@ -369,24 +363,18 @@ class Skipper:
         self._thrift.written(level, state)
         return state
 
-    def _begin(self, level: Level, length: int, *, parts: bool = True) -> None:
-        """A repetition of so many turns is looked for from now on, with rows in ``parts``."""
+    def _begin(self, level: Level, length: int) -> None:
+        """A repetition of so many turns is looked for from now on."""
         plan, warps = self.machine.plan, self.machine.warps
         is_open = any(open_lanes(w.registers[n]) for n in plan.open_registers for w in warps)
         if plan.async_accesses or is_open:
             self._fail(level, None)
-            return
-        if not self._rows.may_part():
-            self._rows.part_soon()  # for another turn
             return
         level.length = length
         level.places.clear()
         level.touched.clear()
         level.next = level.iteration + length
         level.guessed = False
-        if parts and self._rows.part():
-            level.states = []
-            return
         level.states = [(self._iteration(level), self._state(level))]
 
     def _note_places(self, level: Level) -> None:
@@ -396,10 +384,9 @@ class Skipper:
         level.touched.clear()
 
     def _compare(self, level: Level) -> None:
-        if level.states and not self._goes_on(level, level.states[-1][0], 2):
-            return
-        self._note_places(level)
-        self._compare_with(level, self._state(level))
+        if self._goes_on(level, level.states[-1][0], 2):
+            self._note_places(level)
+            self._compare_with(level, self._state(level))
 
     def _compare_with(self, level: Level, now: Snapshot) -> None:
         """Watches what follows if one of the states before is that of now."""
@@ -428,17 +415,15 @@ class Skipper:
         level.length = 0
         level.attempts += 1
         level.states.clear()
-        self._rows.execute(self._hooked)
         return False
 
     def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
         """Watches the next repetition; in the one before ``left_out`` instructions were not
         executed: then some more are executed first. Lanes that are agents of their own when it
         begins are not followed; if some come to be, the state at its end is another one."""
-        if self.machine.split_groups or not self._rows.may_part():
+        if self.machine.split_groups:
             self._fail(level, None)
             return
-        self._rows.are_apart()
         level.next = level.iteration + level.length
         if left_out:
             self._watching, level.shifts, level.whole = level, shifts, WHOLE
@@ -468,8 +453,6 @@ class Skipper:
         if level.attempts >= _ATTEMPTS:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
-        if self._watching is None:
-            self._rows.execute(self._hooked)
         level.seen.clear()
         level.states.clear()
         level.guessed = False
@@ -591,6 +574,16 @@ class Skipper:
         if jump.each is not None and self.follower is not None:
             parting = Parting(jump.each - times, executed, cycles, *jump.watched.decides)
             self.follower.partings += (parting,)
+
+
+def _without_products_in_a_row(machine: Machine) -> list[Entry]:
+    """The steps of a machine, each product alone: executed together they leave other records than
+    one after the other, and states are compared."""
+    plan, steps = machine.plan, list(machine.code)
+    for row in plan.rows.keys() - plan.assigned:
+        if steps[row[0]] is plan.rows[row]:
+            steps[row[0]] = plan.alone[row[0]]
+    return steps
 
 
 def _only_looked(w: Warp) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import simpy
 from numpy.typing import NDArray
-from simpy.events import NORMAL, URGENT, Event
+from simpy.events import URGENT, Event
 
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import NEVER
@@ -50,18 +50,12 @@ _PLAIN = (int, float, str, bool, bytes, type(None))
 
 
 class Glance(Event):
-    """The event of an observer that looks at the state, which is no part of it: at once, or
-    (``later``) after the next move."""
+    """The event of an observer that looks at the state, which is no part of it."""
 
-    def __init__(
-        self, env: simpy.Environment, look: Callable[[Event], None], *, later: bool = False
-    ) -> None:
+    def __init__(self, env: simpy.Environment, look: Callable[[Event], None]) -> None:
         super().__init__(env)
         self.callbacks.append(look)
-        if later:
-            env.schedule(self, NORMAL, env.peek() - env.now)
-        else:
-            env.schedule(self, URGENT)
+        env.schedule(self, URGENT)
 
 
 class NotPlain(Exception):
