@@ -78,8 +78,8 @@ def global_operand(op: Op) -> View | TensorMap | None:
     return None
 
 
-#: the largest address that an instruction asks to be a multiple of
-_ALIGNED = 16
+#: the largest number of bytes that an address has to be a multiple of
+ALIGNED = 16
 
 # ----------------------------------------------------------- what to look at while one cluster runs
 
@@ -339,7 +339,7 @@ def _far(context: _Context, op: Op) -> Far | None:
     sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
     return Far(
         address, _pieces(sizes, tensor.dtype.bytes),
-        _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
+        ALIGNED if view.nbytes % ALIGNED == 0 else view.nbytes & -view.nbytes, written,
         decides=given and context.holds(tensor.name),
         moves=not tensor.swizzle,
         real=next(_real(op), None),

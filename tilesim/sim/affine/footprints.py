@@ -190,12 +190,6 @@ class _Drawn:
     kind: Integers
     group: Integers
 
-    def only(self, which: Mask) -> _Drawn:
-        return _Drawn(
-            self.lows[which], self.highs[which], self.cluster[which], self.kind[which],
-            self.group[which],
-        )  # fmt: skip
-
 
 def contacts(tensor: GlobalTensor, parts: Sequence[Part], far: Sequence[Part] = ()) -> Contacts:
     """Compares what the clusters of all classes access in one tensor.

@@ -36,6 +36,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NoReturn
 
+from tilesim.arith.operators import BINARY
 from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Const, Expr, ScalarParam
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
@@ -46,7 +47,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 #: where Python's own modules are
 LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _KERNELS = os.path.join(_PACKAGE, "kernels") + os.sep
-#: more steps than any parameter can make
+#: more repetitions than any run has, and more steps than any parameter can make
 UNBOUNDED = 1 << 62
 #: what answers may depend on modulo; for a larger modulus they hold up to the next multiple only
 LONGEST = 256
@@ -285,32 +286,27 @@ class Number:
     # ------------------------------------------------------------------ questions
 
     def __lt__(self, other: object) -> Any:
-        sign = _compared(self, "<", other)
-        return _refuse_with(self, "<", other) if sign is None else sign < 0
+        return _compared(self, "<", other)
 
     def __le__(self, other: object) -> Any:
-        sign = _compared(self, "<=", other)
-        return _refuse_with(self, "<=", other) if sign is None else sign <= 0
+        return _compared(self, "<=", other)
 
     def __gt__(self, other: object) -> Any:
-        sign = _compared(self, ">", other)
-        return _refuse_with(self, ">", other) if sign is None else sign > 0
+        return _compared(self, ">", other)
 
     def __ge__(self, other: object) -> Any:
-        sign = _compared(self, ">=", other)
-        return _refuse_with(self, ">=", other) if sign is None else sign >= 0
+        return _compared(self, ">=", other)
 
     def __eq__(self, other: object) -> Any:
         if is_free(other) and scope_of(other) is not scope_of(self):
             return False  # of another program, in a table that outlives it
-        sign = _compared(self, "==", other)
-        return _refuse_with(self, "==", other) if sign is None else sign == 0
+        return _compared(self, "==", other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __bool__(self) -> bool:
-        return _compared(self, "!=", 0) != 0
+        return bool(_compared(self, "!=", 0))
 
     def __hash__(self) -> int:
         if not _asked_by_tilesim():
@@ -338,10 +334,6 @@ class Number:
         if self > (1 << bits) - 1 or self < 1 - (1 << bits):
             raise AssertionError("a number has so many bits")
         return bits
-
-    def conjugate(self) -> Any:
-        """As of an integer."""
-        return self
 
     # ------------------------------------------------------------------ refused
 
@@ -416,18 +408,19 @@ def _name(number: Any) -> str:
     return scope_of(number).name
 
 
-def _compared(number: Any, op: str, other: Any) -> int | None:
-    """The sign of the difference, which is kept; None: it cannot be compared with that."""
+def _compared(number: Any, op: str, other: Any) -> Any:
+    """Whether a comparison holds, as it does by the sign of the difference, which is kept."""
     parts = _parts(other)
     if parts is None:
-        return None
+        return _refuse_with(number, op, other)
     scope = scope_of(number)
     if scope.building:
         what = f"`{_text(number)} {op} {_text(other)}`"
     else:
         limit = "another one" if is_free(other) else f"{other:,}"
         what = f"a number made of {scope.name} passes {limit}"
-    return scope.sign(value_of(number) - parts[0], slope_of(number) - parts[1], what)
+    sign = scope.sign(value_of(number) - parts[0], slope_of(number) - parts[1], what)
+    return bool(BINARY[op](sign, 0))
 
 
 def _refuse_with(number: Any, op: str, other: object) -> Any:

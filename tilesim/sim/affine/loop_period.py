@@ -31,10 +31,9 @@ from tilesim.sim.affine.evaluator import (
     looking,
     registers_in,
 )
-from tilesim.sim.affine.free_parameter import Obstacle
+from tilesim.sim.affine.free_parameter import UNBOUNDED, Obstacle
 from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, window
 from tilesim.sim.affine.shifts import (
-    UNBOUNDED,
     Carried,
     Computed,
     Later,
@@ -381,12 +380,16 @@ class Level:
     rests: bool = False
     over: bool = False
 
-    def choose(self, place: Place, *, next: int = 1) -> None:
+    def choose(self, place: Place) -> None:
         """Looks at this loop from now on."""
         self.place = place
-        self.iteration = self.length = 0
-        self.rests = False
-        self.next = next
+        self.iteration, self.rests = 0, False
+        self.restart(1)
+
+    def restart(self, next: int) -> None:
+        """Looks for what repeats from a later turn on only."""
+        self.length, self.next = 0, next
+        self.guessed = False
         self.seen.clear()
         self.states.clear()
 
@@ -394,20 +397,15 @@ class Level:
         """Looks for what repeats from this turn on only."""
         self.seen.clear()
         if self.length or self.rests:
-            self.length, self.rests = 0, False
-            self.next = self.iteration + 1
-            self.states.clear()
+            self.rests = False
+            self.restart(self.iteration + 1)
 
     def rest(self) -> None:
         """Looks at nothing until the loop is entered again."""
-        self.seen.clear()
         self.rests = True
-        self.next = UNBOUNDED
+        self.restart(UNBOUNDED)
 
     def give_up(self) -> None:
         """Nothing more is looked for in this loop."""
         self.over = True
-        self.length = 0
-        self.next = UNBOUNDED
-        self.seen.clear()
-        self.states.clear()
+        self.restart(UNBOUNDED)

@@ -23,6 +23,7 @@ from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import fields_of, unit
 from tilesim.records import dataclass, field
+from tilesim.sim.affine.cluster_plan import ALIGNED
 from tilesim.sim.affine.free_parameter import is_free
 from tilesim.sim.affine.shifts import Later, Repetitions, Shift, Shifts, lanes_of
 from tilesim.sim.machine.access import Access
@@ -31,8 +32,6 @@ from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.unknown import Unknown
 
-#: the largest number of bytes that an address has to be a multiple of
-_ALIGNED = 16
 #: a tensor map says where a copy of it begins in elements of s32
 _COORDINATE = (-(1 << 31), (1 << 31) - 1)
 #: all integers there are
@@ -76,12 +75,10 @@ def window(values: Shifts, expr: Expr, warp: Warp, mask: int) -> int | None:
     if type(value) is Unknown:
         return None
     together = values.in_lanes(value, lanes_of(mask))
-    if together is not None:
-        low, high = int(np.min(together)), int(np.max(together))
-        return low if low // GLOBAL_WINDOW == high // GLOBAL_WINDOW else None
-    lanes = [values.in_lane(value, n) for n in range(32) if mask >> n & 1]
-    windows = {int(x) // GLOBAL_WINDOW for v in lanes for x in np.atleast_1d(v)}
-    return int(np.atleast_1d(lanes[0])[0]) if len(windows) == 1 else None
+    if together is None:
+        return None
+    low, high = int(np.min(together)), int(np.max(together))
+    return low if low // GLOBAL_WINDOW == high // GLOBAL_WINDOW else None
 
 
 def looks(op: Op) -> bool:
@@ -194,7 +191,7 @@ def _in_view(
     sizes = zip(view.offsets, view.extents, shape, strides, strict=True)
     free: list[tuple[Expr, Free]] = []
     for dim, (offset, extent, size, stride) in enumerate(sizes):
-        least = _ALIGNED // gcd(stride, _ALIGNED)
+        least = ALIGNED // gcd(stride, ALIGNED)
         owner = memory if memory.tracked else None
         free.append((offset, Free(least, 0, size - extent, owner, name, dim, stride)))
     return free
@@ -226,7 +223,7 @@ def _at_address(
     base = (number + 1) * GLOBAL_WINDOW
     size = machine.plan.sizes[memory.label]
     owner = memory if memory.tracked else None
-    return tensor.address, Free(_ALIGNED, base - first, base + size - last, owner)
+    return tensor.address, Free(ALIGNED, base - first, base + size - last, owner)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tilesim.ir.mir import Branch
 from tilesim.sim.affine.cluster_classes import Follower, Parting
 from tilesim.sim.affine.cluster_values import MANY
 from tilesim.sim.affine.evaluator import Register
-from tilesim.sim.affine.free_parameter import Obstacle
+from tilesim.sim.affine.free_parameter import UNBOUNDED, Obstacle
 from tilesim.sim.affine.loop_jump import Jump
 from tilesim.sim.affine.loop_period import (
     FIRST,
@@ -39,7 +39,7 @@ from tilesim.sim.affine.loop_period import (
     Watched,
     register_shifts,
 )
-from tilesim.sim.affine.shifts import UNBOUNDED, NoShift, Shift
+from tilesim.sim.affine.shifts import NoShift, Shift
 from tilesim.sim.affine.snapshot import Glance, NotPlain, Snapshot
 from tilesim.sim.affine.state_fields import snapshot
 from tilesim.sim.machine.access import Access
@@ -412,9 +412,8 @@ class Skipper:
         each = self.machine.executed - since.executed
         if self._is_worth_it(level, since, each, states, left_out):
             return True
-        level.length = 0
         level.attempts += 1
-        level.states.clear()
+        level.restart(level.next)
         return False
 
     def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
@@ -453,11 +452,7 @@ class Skipper:
         if level.attempts >= _ATTEMPTS:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
-        level.seen.clear()
-        level.states.clear()
-        level.guessed = False
-        level.next = level.iteration + (level.length << level.attempts) + 1
-        level.length = 0
+        level.restart(level.iteration + (level.length << level.attempts) + 1)
 
     def _end_period(self, level: Level) -> None:
         watched, counts = self._stop_watching(), self._counts

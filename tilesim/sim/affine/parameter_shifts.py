@@ -20,6 +20,7 @@ from tilesim.ir.mir import condition
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_classes import Follower
+from tilesim.sim.affine.cluster_plan import ALIGNED
 from tilesim.sim.affine.evaluator import Moving, ShiftEvaluator, Uses
 from tilesim.sim.affine.free_parameter import Forms, is_free, slope_of, value_of
 from tilesim.sim.affine.loop_places import Free, free_operands, window
@@ -202,10 +203,6 @@ class _Look(Look):
 # ------------------------------------------------------------------ instructions
 
 
-#: the largest number of bytes that an address has to be a multiple of
-_ALIGNED = 16
-
-
 class Follow(ShiftEvaluator):
     """Follows a machine for larger values of a parameter: see `Evaluator`.
 
@@ -285,8 +282,8 @@ class Follow(ShiftEvaluator):
                 raise NoShift(f"the size of {name}")
             strides: tuple[Any, ...] = tensor.byte_strides if isinstance(named, View) else ()
             for stride in strides:
-                if is_free(stride) and self.values.integer(slope_of(stride), name) % _ALIGNED:
-                    raise NoShift(f"the row of {name}, in bytes", _ALIGNED)
+                if is_free(stride) and self.values.integer(slope_of(stride), name) % ALIGNED:
+                    raise NoShift(f"the row of {name}, in bytes", ALIGNED)
         return found
 
     def _is_followed(self, free: Free) -> bool:

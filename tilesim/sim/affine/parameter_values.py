@@ -24,11 +24,11 @@ from tilesim.ir.op import Op
 from tilesim.ir.text.printer import statement_text, value_text
 from tilesim.records import dataclass, replace
 from tilesim.sim.affine.evaluator import Moving, Register, flat, looking
-from tilesim.sim.affine.free_parameter import Forms, Obstacle
+from tilesim.sim.affine.free_parameter import UNBOUNDED, Forms, Obstacle
 from tilesim.sim.affine.loop_period import Level
 from tilesim.sim.affine.loop_skipping import Skipper
 from tilesim.sim.affine.parameter_shifts import Demand, Follow, Ray
-from tilesim.sim.affine.shifts import UNBOUNDED, Lost, Shift, is_moving
+from tilesim.sim.affine.shifts import Lost, Shift, is_moving
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine, Warp

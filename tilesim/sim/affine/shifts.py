@@ -24,6 +24,7 @@ from tilesim.arith.operators import RELATIONS
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.affine.cluster_values import Mirror, Uniform, differs
+from tilesim.sim.affine.free_parameter import UNBOUNDED
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Warp
@@ -31,8 +32,6 @@ from tilesim.sim.machine.unknown import Unknown
 
 #: an integer, or integers of all clusters, or by cluster and lane
 Number: TypeAlias = Any
-#: more repetitions than any run has
-UNBOUNDED = 1 << 62
 #: beyond this, integers of 64 bits are not counted with
 _FAR = 1 << 61
 
@@ -260,17 +259,17 @@ class Shifts(Bounds):
         """Only so many repetitions as the value stays in a range; if it ``wraps`` into that, as it
         wraps as often."""
         value = self.value(expr, w)
-        window = _window if wraps else _same_range
         if type(shift) is int:
             together = self.in_lanes(value, lanes_of(mask))
             if together is not None:
-                self.bound_range(together, shift, *window(together, low, high))
+                self.bound_range(together, shift, *_range(together, low, high, wraps=wraps))
                 return
         for lane in (n for n in range(32) if mask >> n & 1):
             inside = self.in_lane(value, lane)
             if type(inside) is not int and not isinstance(inside, np.ndarray):
                 raise NoShift(expr)
-            self.bound_range(inside, in_lane(shift, lane), *window(inside, low, high))
+            own = _range(inside, low, high, wraps=wraps)
+            self.bound_range(inside, in_lane(shift, lane), *own)
 
     def require_multiple(self, expr: Expr, shift: Shift, least: int) -> None:
         """Raises `NoShift` unless it moves by multiples of ``least``."""
@@ -590,14 +589,11 @@ def in_lane(value: Any, lane: int) -> Any:
     return value
 
 
-def _same_range(value: object, low: int, high: int) -> tuple[int, int]:
-    return low, high
-
-
-def _window(value: object, low: int, high: int) -> tuple[int, int]:
-    """The numbers around a value that become those of a range by the same multiple of its size."""
+def _range(value: object, low: int, high: int, *, wraps: bool) -> tuple[int, int]:
+    """A range; if a value ``wraps`` into it, the numbers around it that become those of the range
+    by the same multiple of its size."""
     least = int(value.min()) if isinstance(value, np.ndarray) else value
-    if type(least) is not int:
+    if not wraps or type(least) is not int:
         return low, high
     by = least - low - (least - low) % (high - low + 1)
     return low + by, high + by

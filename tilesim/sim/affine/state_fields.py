@@ -463,19 +463,13 @@ def _queue(out: Writer, env: TimedEnvironment) -> None:
         out.write(event.callbacks)
 
 
-def _foreign(out: Writer, warp: Warp) -> None:
-    """A warp: one of a machine that has run before is what it was."""
+def _of_one_machine(out: Writer, value: Warp | Access) -> None:
+    """A warp, or what it accesses: of a machine that has run before it is what it was."""
+    warp = value.warp if isinstance(value, Access) else value
     if warp.machine is not out.machine:
-        out.identity(warp)
-    elif out.is_new(warp):
-        out.fields(warp)
-
-
-def _access(out: Writer, access: Access) -> None:
-    if access.warp.machine is not out.machine:
-        out.identity(access)
-    elif out.is_new(access):
-        out.fields(access)
+        out.identity(value)
+    elif out.is_new(value):
+        out.fields(value)
 
 
 def _follower(out: Writer, follower: Follower) -> None:
@@ -593,8 +587,8 @@ OBJECTS: Objects = {
     Footprint: _footprint,
     FootprintTable: _same,
     _Selected: _selected,
-    Warp: _foreign,
-    Access: _access,
+    Warp: _of_one_machine,
+    Access: _of_one_machine,
     Follower: _follower,
     Lanes: _lanes,
     Code: _same,
