@@ -21,7 +21,7 @@ from tilesim.ir.expr import Expr, Operand, select
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
 from tilesim.sim.affine.free_parameter import Free, Refused, Scope, scope_of
-from tilesim.sim.affine.parameter_shifts import Demand, Ray
+from tilesim.sim.affine.parameter_values import Demand, Ray
 
 Fault = Callable[[Expr, int], Expr]
 

@@ -28,7 +28,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, replace
-from tilesim.sim.affine.cluster_classes import Apart, Follower, is_plain, told_apart
+from tilesim.sim.affine.cluster_classes import Follower, OtherTripCount, by_trip_count, is_plain
 from tilesim.sim.affine.cluster_plan import Integers, asks_for_clusters
 from tilesim.sim.affine.footprints import Contacts, Kind, Part, contacts
 from tilesim.sim.machine.result import Outcome
@@ -182,7 +182,7 @@ class Survey:
             follower = self._simulation.follow(follower.members, self._plans)
             run = self._run_clusters([first])
         self._classes[first], self._runs[first] = follower, self._judged(run, [first])
-        others = told_apart(follower)
+        others = by_trip_count(follower)
         if not run.findings and is_plain(run.outcomes[0]):
             self._split_off |= {
                 int(o.follower.clusters[0]): (o.follower, _as(o, run)) for o in others
@@ -292,7 +292,7 @@ class Survey:
         )
 
 
-def _as(apart: Apart, run: Run) -> Run:
+def _as(apart: OtherTripCount, run: Run) -> Run:
     """The run of clusters that another one stands for."""
     stats = run.stats
     instructions = stats.instructions + apart.instructions

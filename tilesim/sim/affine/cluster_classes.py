@@ -7,7 +7,7 @@ clusters. A cluster that differs in control flow, a barrier, a shared-memory add
 lane of a shuffle, or data that may steer leaves the class. Global addresses may differ; what is
 accessed there is collected for all clusters of the class and compared later.
 
-Clusters may make different numbers of repetitions (`Parting`). A persistent CTA works on sixteen
+Clusters may make different numbers of repetitions (`TripCounts`). A persistent CTA works on sixteen
 tiles, its neighbour on fifteen. Where repetitions are skipped (`tilesim.sim.affine`), each cluster
 makes as many of them as it makes; what comes after that is the same again, and is followed for all.
 So the run of one stands for the others, as if each number of repetitions had been run: these
@@ -69,7 +69,7 @@ from tilesim.sim.machine.unknown import Unknown
 
 
 @dataclass(frozen=True)
-class Parting:
+class TripCounts:
     """A jump over repetitions, of which each cluster makes ``more`` than the one that is run, with
     so many ``instructions`` and ``cycles`` each; ``what`` and ``loc`` decide how many."""
 
@@ -79,7 +79,7 @@ class Parting:
     what: str
     loc: Loc
 
-    def only(self, kept: Mask) -> Parting:
+    def only(self, kept: Mask) -> TripCounts:
         """The same, of some of the clusters."""
         return replace(self, more=self.more[kept])
 
@@ -159,7 +159,7 @@ class Follower(Evaluator):
         #: an access that could not be collected
         self.unseen = ""
         #: where clusters have made different numbers of repetitions
-        self.partings: tuple[Parting, ...] = ()
+        self.trip_counts: tuple[TripCounts, ...] = ()
         self._program = program
         self._plans = plans
         self._written = written
@@ -238,7 +238,7 @@ class Follower(Evaluator):
             mirror.shrink(self._places[mirror.cta.rank], kept)
         self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
         self.far = {name: touches.only(kept) for name, touches in self.far.items()}
-        self.partings = tuple(parting.only(kept) for parting in self.partings)
+        self.trip_counts = tuple(counts.only(kept) for counts in self.trip_counts)
 
     def part(self, which: Mask) -> Follower:
         """What follows some of the clusters, and has seen what they have accessed so far."""
@@ -593,7 +593,7 @@ class Follower(Evaluator):
 
 
 @dataclass(frozen=True)
-class Apart:
+class OtherTripCount:
     """Clusters that a run stands for although it made other numbers of repetitions: what follows
     them, and how many instructions and cycles they take more."""
 
@@ -602,29 +602,29 @@ class Apart:
     cycles: float
 
 
-def told_apart(follower: Follower) -> list[Apart]:
+def by_trip_count(follower: Follower) -> list[OtherTripCount]:
     """The clusters of a class that have made other numbers of repetitions than the one that ran.
 
     ``follower`` follows only those from now on that have made as many.
     """
-    partings, follower.partings = follower.partings, ()
-    if not partings:
+    trip_counts, follower.trip_counts = follower.trip_counts, ()
+    if not trip_counts:
         return []
-    own, *others = _groups(partings, follower.same)
-    found = [_apart(follower, which, partings) for which in others]
-    what, loc = partings[0].what, partings[0].loc
-    for number, apart in enumerate(found):
+    own, *others = _groups(trip_counts, follower.same)
+    found = [_other(follower, which, trip_counts) for which in others]
+    what, loc = trip_counts[0].what, trip_counts[0].loc
+    for number, other in enumerate(found):
         left = sum(map(np.count_nonzero, others[number + 1 :]))
         if left:
-            apart.follower.departures[what, loc] = int(left)
+            other.follower.departures[what, loc] = int(left)
     follower.leave(~own, what, loc)
     return found
 
 
-def _groups(partings: tuple[Parting, ...], same: Mask) -> list[Mask]:
+def _groups(trip_counts: tuple[TripCounts, ...], same: Mask) -> list[Mask]:
     """Those with the same numbers of repetitions, in the order of the first of each; the first that
     takes the same steps at all is the one that was run."""
-    more = np.stack([p.more for p in partings], axis=1)
+    more = np.stack([counts.more for counts in trip_counts], axis=1)
     members = np.flatnonzero(same)
     _, first, names = np.unique(more[members], axis=0, return_index=True, return_inverse=True)
     groups = []
@@ -635,13 +635,13 @@ def _groups(partings: tuple[Parting, ...], same: Mask) -> list[Mask]:
     return groups
 
 
-def _apart(follower: Follower, which: Mask, partings: tuple[Parting, ...]) -> Apart:
+def _other(follower: Follower, which: Mask, trip_counts: tuple[TripCounts, ...]) -> OtherTripCount:
     own = int(np.flatnonzero(which)[0])
-    more = [(int(p.more[own]), p) for p in partings]
-    return Apart(
+    more = [(int(counts.more[own]), counts) for counts in trip_counts]
+    return OtherTripCount(
         follower.part(which),
-        sum(n * p.instructions for n, p in more),
-        sum(n * p.cycles for n, p in more),
+        sum(n * counts.instructions for n, counts in more),
+        sum(n * counts.cycles for n, counts in more),
     )
 
 

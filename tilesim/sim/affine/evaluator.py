@@ -2,7 +2,7 @@
 
 A run stands for others: for the next repetitions of a loop, for other clusters of the grid, for
 larger values of a parameter. A value that moves is another one there: larger by a shift in the next
-repetition (`shifts`) and for a larger parameter (`parameter_shifts`), or one of an array that has
+repetition (`shifts`) and for a larger parameter (`parameter_values`), or one of an array that has
 it in all clusters (`cluster_classes`). Each instruction has to be the same there but for what it
 moves to registers, for where it accesses memory whose contents are not looked at, and for data that
 it stores there.

@@ -1,7 +1,7 @@
 """What clusters access in global memory, and which of them access the same bytes.
 
 Accesses are boxes of elements, for all clusters of a class at once, and are compared as arrays.
-Boxes of one tensor are drawn on the cells between all their edges, so two that share a cell
+Boxes of one tensor cover cells between all their edges, so two that share a cell
 overlap, and only those do. That is exact where different elements are different bytes; tensors
 whose strides overlap are compared by their bytes.
 """
@@ -150,7 +150,7 @@ def bytes_of(footprint: Footprint) -> tuple[Box, ...]:
 # ------------------------------------------------------------- which clusters access the same bytes
 
 
-#: boxes, and cells that boxes are drawn on, of one tensor at most
+#: boxes, and cells that boxes cover, of one tensor at most
 MAX_BOXES = 20_000_000
 
 
@@ -178,7 +178,7 @@ class Contacts:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _BoxTable:
     """Many boxes: bounds (boxes, dimensions), and per box its cluster, kind, and group.
 
     Boxes of one group and class are shifted alike, so how they overlap is the same in all clusters.
@@ -203,25 +203,25 @@ def contacts(tensor: GlobalTensor, parts: Sequence[Part], far: Sequence[Part] = 
     result = Contacts()
     if not any(kind.write for kind in kinds):
         return result
-    drawn = _drawn(tensor, parts, kinds, in_bytes=bool(far))
-    if far and drawn is not None:
+    table = _table(tensor, parts, kinds, in_bytes=bool(far))
+    if far and table is not None:
         as_bytes = GlobalTensor(tensor.name, u8, (tensor.nbytes,))
-        others = _drawn(as_bytes, far, kinds, in_bytes=bool(parts))
-        drawn = None if others is None else _joined([drawn, others])
-    cells = None if drawn is None else _cells(drawn)
-    if drawn is None or cells is None:
+        others = _table(as_bytes, far, kinds, in_bytes=bool(parts))
+        table = None if others is None else _joined([table, others])
+    cells = None if table is None else _cells(table)
+    if table is None or cells is None:
         result.too_many = True
         return result
-    _judge(drawn, *cells, list(kinds), result)
+    _judge(table, *cells, list(kinds), result)
     return result
 
 
 # ------------------------------------------------------------------ groups of boxes
 
 
-def _drawn(
+def _table(
     tensor: GlobalTensor, parts: Sequence[Part], kinds: dict[Kind, int], *, in_bytes: bool
-) -> _Drawn | None:
+) -> _BoxTable | None:
     """The boxes of all clusters that may overlap others; None if they are too many.
 
     ``in_bytes``: they are compared with others, by their bytes.
@@ -238,10 +238,10 @@ def _drawn(
     return _all_boxes(tensor, groups, touching, in_bytes=not alone)
 
 
-def _none() -> _Drawn:
+def _none() -> _BoxTable:
     """No boxes of bytes."""
     nothing = np.zeros(0, dtype=np.int64)
-    return _Drawn(nothing[:, None], nothing[:, None], nothing, nothing, nothing)
+    return _BoxTable(nothing[:, None], nothing[:, None], nothing, nothing, nothing)
 
 
 @dataclass(frozen=True)
@@ -276,10 +276,10 @@ def _groups(part: Part, kinds: dict[Kind, int]) -> Iterator[_Group]:
         yield _Group(id(move), part.clusters[mine], lows, highs, names, by, move.ends(mine))
 
 
-def _hulls(groups: Sequence[_Group]) -> _Drawn:
+def _hulls(groups: Sequence[_Group]) -> _BoxTable:
     hulls = [g.hull() for g in groups]
     sizes = [len(g.clusters) for g in groups]
-    return _Drawn(
+    return _BoxTable(
         np.concatenate([low for low, _ in hulls]),
         np.concatenate([high for _, high in hulls]),
         np.concatenate([g.clusters for g in groups]),
@@ -288,7 +288,7 @@ def _hulls(groups: Sequence[_Group]) -> _Drawn:
     )
 
 
-def _touching(hulls: _Drawn) -> Mask:
+def _touching(hulls: _BoxTable) -> Mask:
     """Per hull: whether another one may overlap it."""
     cells = _cells(hulls)
     if cells is None:
@@ -312,7 +312,7 @@ def _intervals_touch(groups: Sequence[_Group], touching: Mask) -> Mask:
     for number, group in enumerate(groups):
         shifts = group.by.tobytes(), group.ends.tobytes()
         sets.setdefault((group.clusters.tobytes(), *shifts), []).append(number)
-    drawn: list[_Drawn] = []
+    table: list[_BoxTable] = []
     asked: list[Integers] = []
     for members in sets.values():
         hulls: Integers = firsts[members][:, None] + np.arange(sizes[members[0]], dtype=np.int64)
@@ -321,11 +321,11 @@ def _intervals_touch(groups: Sequence[_Group], touching: Mask) -> Mask:
         group = groups[members[0]]
         group = replace(group, number=len(asked), lows=lows, highs=highs, kinds=kinds)
         mine: Mask = np.logical_or.reduce(touching[hulls], axis=0)
-        if sum(len(d.cluster) for d in drawn) + int(mine.sum()) * len(group.kinds) > MAX_BOXES:
+        if sum(len(d.cluster) for d in table) + int(mine.sum()) * len(group.kinds) > MAX_BOXES:
             return touching
-        drawn.append(_expand(replace(group, clusters=np.arange(len(mine))), mine))
+        table.append(_expand(replace(group, clusters=np.arange(len(mine))), mine))
         asked.append(hulls)
-    whole = _joined(drawn)
+    whole = _joined(table)
     meets = _touching(whole)
     result = np.zeros(len(touching), dtype=bool)
     for number, hulls in enumerate(asked):
@@ -346,9 +346,9 @@ def _merged(groups: Sequence[_Group]) -> tuple[Integers, Integers]:
 
 def _all_boxes(
     tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask, *, in_bytes: bool
-) -> _Drawn | None:
+) -> _BoxTable | None:
     """The boxes of all clusters whose hulls touch; None if they are too many."""
-    drawn: list[_Drawn] = []
+    table: list[_BoxTable] = []
     first = count = 0
     for group in groups:
         mine = touching[first : first + len(group.clusters)]
@@ -356,31 +356,31 @@ def _all_boxes(
         count += int(mine.sum()) * len(group.kinds)
         if count > MAX_BOXES:
             return None
-        drawn.append(_expand(group, mine))
-    whole = _joined(drawn)
+        table.append(_expand(group, mine))
+    whole = _joined(table)
     return _as_bytes(tensor, whole) if in_bytes else whole
 
 
-def _expand(group: _Group, mine: Mask) -> _Drawn:
+def _expand(group: _Group, mine: Mask) -> _BoxTable:
     clusters, dims = group.clusters[mine], group.lows.shape[1]
     lows = (group.lows + group.by[mine][:, None, :]).reshape(-1, dims)
     highs = (group.highs + group.ends[mine][:, None, :]).reshape(-1, dims)
     kinds = np.tile(group.kinds, len(clusters))
     owner = np.repeat(clusters, len(group.kinds))
-    return _Drawn(lows, highs, owner, kinds, np.full(len(owner), group.number, dtype=np.int64))
+    return _BoxTable(lows, highs, owner, kinds, np.full(len(owner), group.number, dtype=np.int64))
 
 
-def _joined(parts: Sequence[_Drawn]) -> _Drawn:
-    return _Drawn(
+def _joined(parts: Sequence[_BoxTable]) -> _BoxTable:
+    return _BoxTable(
         np.concatenate([p.lows for p in parts]), np.concatenate([p.highs for p in parts]),
         np.concatenate([p.cluster for p in parts]), np.concatenate([p.kind for p in parts]),
         np.concatenate([p.group for p in parts]),
     )  # fmt: skip
 
 
-def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
+def _as_bytes(tensor: GlobalTensor, table: _BoxTable) -> _BoxTable | None:
     """The boxes as intervals of bytes, one per row of elements that are neighbours in memory."""
-    sizes, strides, length = drawn.highs - drawn.lows, tensor.byte_strides, tensor.dtype.bytes
+    sizes, strides, length = table.highs - table.lows, tensor.byte_strides, tensor.dtype.bytes
     lengths = np.full(len(sizes), length)
     if strides and strides[-1] == length:
         lengths = sizes[:, -1] * length
@@ -392,11 +392,11 @@ def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
     left = _positions(counts)
     address = np.zeros(len(box), dtype=np.int64)
     for d in reversed(range(sizes.shape[1])):
-        address += (drawn.lows[box, d] + left % sizes[box, d]) * strides[d]
+        address += (table.lows[box, d] + left % sizes[box, d]) * strides[d]
         left = left // sizes[box, d]
     low = address[:, None]
     high = low + lengths[box, None]
-    return _Drawn(low, high, drawn.cluster[box], drawn.kind[box], drawn.group[box])
+    return _BoxTable(low, high, table.cluster[box], table.kind[box], table.group[box])
 
 
 # ------------------------------------------------------------------ cells
@@ -408,14 +408,14 @@ def _positions(counts: Integers) -> Integers:
     return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(starts, counts)
 
 
-def _cells(drawn: _Drawn) -> tuple[Integers, Integers] | None:
+def _cells(table: _BoxTable) -> tuple[Integers, Integers] | None:
     """Every cell of every box, as (box, cell); None if there are too many."""
     firsts, spans, widths = [], [], []
-    for d in range(drawn.lows.shape[1]):
-        edges = np.unique(np.concatenate([drawn.lows[:, d], drawn.highs[:, d]]))
-        first = np.searchsorted(edges, drawn.lows[:, d])
+    for d in range(table.lows.shape[1]):
+        edges = np.unique(np.concatenate([table.lows[:, d], table.highs[:, d]]))
+        first = np.searchsorted(edges, table.lows[:, d])
         firsts.append(first)
-        spans.append(np.searchsorted(edges, drawn.highs[:, d]) - first)
+        spans.append(np.searchsorted(edges, table.highs[:, d]) - first)
         widths.append(len(edges))
     counts = np.prod(np.stack(spans), axis=0, dtype=np.int64)
     if counts.sum() > MAX_BOXES or prod(widths) >= 1 << 62:
@@ -433,7 +433,7 @@ def _cells(drawn: _Drawn) -> tuple[Integers, Integers] | None:
 
 
 def _judge(
-    drawn: _Drawn, box: Integers, cell: Integers, kinds: Sequence[Kind], result: Contacts
+    table: _BoxTable, box: Integers, cell: Integers, kinds: Sequence[Kind], result: Contacts
 ) -> None:
     """Notes the pairs of clusters that meet in a cell that is written."""
     _, cell, counts = np.unique(cell, return_inverse=True, return_counts=True)
@@ -442,7 +442,7 @@ def _judge(
     if not len(box):
         return
     writes = np.array([kind.write for kind in kinds])
-    kind, cluster, group = drawn.kind[box], drawn.cluster[box], drawn.group[box]
+    kind, cluster, group = table.kind[box], table.cluster[box], table.group[box]
     written = np.zeros(len(counts), dtype=bool)
     written[cell[writes[kind]]] = True
     kept = written[cell]

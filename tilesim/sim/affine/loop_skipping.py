@@ -24,15 +24,15 @@ from functools import partial
 from typing import Any
 
 from tilesim.ir.mir import Branch
-from tilesim.sim.affine.cluster_classes import Follower, Parting
+from tilesim.sim.affine.cluster_classes import Follower, TripCounts
 from tilesim.sim.affine.cluster_values import MANY
 from tilesim.sim.affine.evaluator import Register
 from tilesim.sim.affine.free_parameter import UNBOUNDED, Obstacle
-from tilesim.sim.affine.loop_jump import Jump
 from tilesim.sim.affine.loop_period import (
     FIRST,
     Counts,
     Iteration,
+    Jump,
     Level,
     Place,
     Remaining,
@@ -567,8 +567,8 @@ class Skipper:
         cycles = now.time - before.time
         machine.skipped.add(times, times * executed, times * cycles)
         if jump.each is not None and self.follower is not None:
-            parting = Parting(jump.each - times, executed, cycles, *jump.watched.decides)
-            self.follower.partings += (parting,)
+            counts = TripCounts(jump.each - times, executed, cycles, *jump.watched.decides)
+            self.follower.trip_counts += (counts,)
 
 
 def _without_products_in_a_row(machine: Machine) -> list[Entry]:
