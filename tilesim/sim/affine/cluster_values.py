@@ -11,7 +11,7 @@ the other registers hold (`Uniform`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -172,12 +172,11 @@ class _Registers:
 class Place:
     """The CTA and the cluster of a warp, in all clusters: its coordinates are arrays."""
 
-    def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
+    def __init__(self, rank: int, coords: Iterable[Values], number: Values) -> None:
         self.rank = rank
-        of = Sums.of if len(clusters) > SEVERAL else _in_a_column
-        self.coords = tuple(map(of, cta_coordinates(program, clusters, rank)))
+        self.coords = tuple(coords)
         self.cluster = self
-        self.number = of(clusters)
+        self.number = number
 
 
 def _in_a_column(values: Integers) -> Values:
@@ -274,7 +273,11 @@ def _vary(values: Values) -> bool:
 
 def places(program: Program, clusters: Integers) -> dict[int, Place]:
     """The places of the CTAs of each rank."""
-    return {rank: Place(program, clusters, rank) for rank in range(program.cluster_size)}
+    of = Sums.of if len(clusters) > SEVERAL else _in_a_column
+    return {
+        rank: Place(rank, map(of, cta_coordinates(program, clusters, rank)), of(clusters))
+        for rank in range(program.cluster_size)
+    }
 
 
 # ---------------------------------------------------- expressions that are the same in all clusters

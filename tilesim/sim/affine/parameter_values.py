@@ -606,18 +606,19 @@ class Tracer(Skipper):
         if not _same(period.moving, self._start):
             return False
         often = min((int(1 / ratio) for ratio in ratios), default=0)
-        limits = list(self._limits(period, often, times))
+        limits = self._limits(period, often, times)
         if often and any(limit.steps == 0 for limit in limits):
-            often, limits = 0, list(self._limits(period, 0, times))
+            often, limits = 0, self._limits(period, 0, times)
         if ratios:
             spare = min(int((times - 1) * ratio * self._step) for ratio in ratios)
             self.spare = spare if self.spare is None else min(spare, self.spare)
-        self.limits += _least(limits)
+        self.limits += limits
         self._in_repetitions(often, times)
         self._main.moving = self._further(Ray(often))
         return True
 
     def _limits(self, follow: Follow, often: int, skipped: int) -> list[Limit]:
+        """The limit that is met first of what was asked, if there is one."""
         found = []
         for demand, pc in follow.values.demands.items():
             steps = demand.lasts(often, skipped)
@@ -625,7 +626,7 @@ class Tracer(Skipper):
                 instruction = self.machine.plan.mir.code[pc]
                 what = Obstacle(self._text(instruction), instruction.loc)
                 found.append(Limit(steps, what, demand.fits))
-        return _least(found)
+        return [min(found, key=lambda limit: limit.steps)] if found else []
 
     def _text(self, instruction: Instruction) -> str:
         """An instruction, or the condition of a branch, as a reader of the program knows it."""
@@ -690,10 +691,6 @@ def _ratio(demand: Demand) -> Fraction | None:
         return None
     closes = b < 0 if demand.low is not None else b > 0
     return Fraction(-b, a) if closes else None
-
-
-def _least(limits: list[Limit]) -> list[Limit]:
-    return [min(limits, key=lambda limit: limit.steps)] if limits else []
 
 
 def _same(one: dict[int, Moving], other: dict[int, Moving]) -> bool:

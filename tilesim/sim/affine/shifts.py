@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilesim.arith.operators import RELATIONS
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.sim.affine.cluster_values import Mirror, Uniform, differs
+from tilesim.sim.affine.cluster_values import Mirror, Place, Uniform, differs
 from tilesim.sim.affine.free_parameter import UNBOUNDED
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
@@ -687,9 +687,11 @@ class Computed(Later):
         return self._last[1]
 
     def _compute(self, many: Repetitions) -> NDArray[Any]:
-        place = _Place(self._warp, len(many))
+        times, cta = len(many), self._warp.cta
+        coords = (_tiled(coordinate, times) for coordinate in cta.coords)
+        place = Place(cta.rank, coords, _tiled(cta.cluster.number, times))
         registers = {
-            slot: part.at(many) if isinstance(part, Later) else _tiled(part, len(many))
+            slot: part.at(many) if isinstance(part, Later) else _tiled(part, times)
             for slot, part in self._parts.items()
         }
         try:
@@ -701,20 +703,8 @@ class Computed(Later):
         if type(value) is Unknown:
             raise self.why
         whole = np.asarray(value)
-        rows = len(many) * place.clusters
+        rows = times * clusters_of(self._warp)
         return np.broadcast_to(whole, (rows, whole.shape[-1] if whole.ndim else 1))
-
-
-class _Place:
-    """The CTA of a warp in all clusters and repetitions, as expressions see it."""
-
-    def __init__(self, warp: Any, times: int) -> None:
-        cta = warp.cta
-        self.rank = cta.rank
-        self.coords = tuple(_tiled(c, times) for c in cta.coords)
-        self.cluster = self
-        self.number = _tiled(cta.cluster.number, times)
-        self.clusters = clusters_of(warp)
 
 
 class Then:
