@@ -238,8 +238,8 @@ def branch(
         value = cond(w)
         mask = w.mask
         if spared is not None and type(value) is Unknown:
-            w.machine.outcome.data_traps[spared.trap] = None
-            w.pc = spared.others
+            trap, w.pc = spared
+            w.machine.outcome.data_traps[trap] = None
             return
         if w.havoc_region is not None:
             w.havoc_region.branch(w.pc, target, _taken(value, mask, sense=sense))

@@ -256,7 +256,7 @@ def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
 
 def _traps(graph: FlowGraph, number: int) -> bool:
     """Whether all lanes that come to an instruction end the launch there."""
-    match graph.mir.code[number].what:
+    match graph.mir.code[number].what if number < len(graph.mir.code) else None:
         case Trap(aborts=True, cond=cond):
             return bool(constant(cond))
         case _:
@@ -489,50 +489,10 @@ def _alike(one: Any, other: Any) -> bool:
 # ------------------------------------------------------------- arithmetic that need not be executed
 
 
-def _skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
-    """The registers that lanes which a branch splits may set before they meet; None if they may do
-    anything else, or anything again and again."""
-    inside = sides_that_compute(graph, number)
-    if inside is None or graph.reconvergence[number] == len(graph.mir.code):
-        return None
-    return frozenset(name for n in inside for name in sets(graph.mir, n))
-
-
 def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
     """Whether these registers are set is not known."""
     for slot in slots:
         w.registers[slot] = value
-
-
-@dataclass(frozen=True)
-class Spared:
-    """A branch one side of which does nothing but ``trap``: the lanes that do not have gone to
-    ``others``."""
-
-    trap: Loc
-    others: int
-
-
-def _spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
-    """Where those lanes go on that a branch does not lead to a trap, if it leads the others to
-    nothing else.
-
-    With the trap the launch ends: nothing comes behind it, and what comes before or beside it comes
-    in an execution without it as well (docs/soundness.md, "Accesses that data decides").
-    """
-    sides = ((number + 1, target), (target, number + 1))
-    found = [Spared(trap, others) for side, others in sides if (trap := _trap(graph, side))]
-    return found[0] if len(found) == 1 else None
-
-
-def _trap(graph: FlowGraph, start: int) -> Loc | None:
-    """The trap to which an instruction leads by arithmetic alone."""
-    number = led_to(graph, start)
-    match None if number == len(graph.mir.code) else graph.mir.code[number].what:
-        case Trap(aborts=True, cond=cond, loc=loc) if constant(cond):
-            return loc
-        case _:
-            return None
 
 
 def led_to(graph: FlowGraph, start: int) -> int:
@@ -553,62 +513,17 @@ def led_to(graph: FlowGraph, start: int) -> int:
     return number
 
 
-#: how often a CTA may come to such a branch
-_MOST_STAYS = 16
-
-
-# ---------------------------------------------------------------- branches by which data ends a CTA
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """A branch: lanes that end go on at ``end``, where nothing else is done, the others at
-    ``stay``."""
-
-    number: int
-    end: int
-    stay: int
-
-    def decide(self, w: Warp, value: Unknown) -> bool:
-        """The active lanes end or stay, as the run is told; False if that would not be what all
-        threads of the CTA do, as far as one knows."""
-        if w.mask != w.live_mask or w.origin is not w or w.stayed >= _MOST_STAYS:
-            return False
-        machine, iteration = w.machine, w.stayed
-        number, _ = machine.outcome.leaves.setdefault(iteration, (self.number, value))
-        if number != self.number:
-            return False  # another warp has come to another branch
-        machine.irregular += 1
-        w.stayed += 1
-        w.pc = self.end if iteration == machine.options.leaves else self.stay
-        return True
-
-
-def _leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
-    """What a branch is by which all threads of a CTA end, or none."""
-    mir = graph.mir
-    if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
-        return None
-    sides = ((number + 1, target), (target, number + 1))
-    found = [
-        Leaving(number, end, stay)
-        for end, stay in sides
-        if _leads_to_end(graph, led_to(graph, end))
-    ]
-    return found[0] if len(found) == 1 and number in uniform_branches(graph) else None
-
-
 def _leads_to_end(graph: FlowGraph, number: int) -> bool:
     """Whether threads end at an instruction."""
-    if number == len(graph.mir.code):
-        return True
-    instruction = graph.mir.code[number]
-    what = instruction.what
-    exits = isinstance(what, Op) and any(isinstance(e, fx.Exits) for e in what.effects())
-    return exits and instruction.guard is None
+    code = graph.mir.code
+    return number == len(code) or (_ends(graph, number) and code[number].guard is None)
 
 
 # ------------------------------------------------------------------ all that lanes may do
+
+
+#: how often a CTA may come to a branch by which it may end
+_MOST_STAYS = 16
 
 
 class Undecided:
@@ -616,37 +531,75 @@ class Undecided:
     those that it splits meet at ``meet``. All ways of this file are tried, the simplest first."""
 
     def __init__(self, code: Facts, number: int, target: int, meet: int) -> None:
-        self._code, self._number, self._target, self._meet = code, number, target, meet
+        self._code, self._graph, self._forgets = code, code.graph, code.forgets
+        self._number, self._target, self._meet = number, target, meet
+
+    def _one_side(self, leads: Callable[[FlowGraph, int], bool]) -> tuple[int, int] | None:
+        """The side that ``leads`` somewhere by arithmetic alone, and the other one, which does
+        not."""
+        sides = ((self._number + 1, self._target), (self._target, self._number + 1))
+        found = [side for side in sides if leads(self._graph, led_to(self._graph, side[0]))]
+        return found[0] if len(found) == 1 else None
 
     @property
-    def spared(self) -> Spared | None:
-        """Where lanes go on, if the others do nothing but trap."""
-        code = self._code
-        return _spared(code.graph, self._number, self._target) if code.forgets else None
+    def spared(self) -> tuple[Loc, int] | None:
+        """The trap to which one side leads, which does nothing else, and where lanes go on.
+
+        With the trap the launch ends: nothing comes behind it, and what comes before or beside it
+        comes in an execution without it as well (docs/soundness.md, "Accesses that data decides").
+        """
+        sides = self._one_side(_traps) if self._forgets else None
+        if sides is None:
+            return None
+        return self._graph.mir.code[led_to(self._graph, sides[0])].what.loc, sides[1]
 
     @cached_property
     def _skipped(self) -> list[int] | None:
-        """The registers that may be set, if nothing else is done."""
-        code = self._code
-        names = _skipped(code.graph, self._number) if code.forgets else None
-        return None if names is None else [code.slots[name] for name in sorted(names)]
+        """The registers that may be set before lanes meet; None if they may do anything else, or
+        anything again and again."""
+        inside = sides_that_compute(self._graph, self._number) if self._forgets else None
+        if inside is None or self._meet == len(self._graph.mir.code):
+            return None
+        names = {name for n in inside for name in sets(self._graph.mir, n)}
+        return [self._code.slots[name] for name in sorted(names)]
 
     @cached_property
-    def _leaving(self) -> Leaving | None:
-        return _leaving(self._code.graph, self._number, self._target)
+    def _leaving(self) -> tuple[int, int] | None:
+        """Where threads end by a branch by which all of a CTA do, and where they stay."""
+        mir = self._graph.mir
+        if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
+            return None
+        sides = self._one_side(_leads_to_end)
+        return sides if self._number in uniform_branches(self._graph) else None
+
+    def _leaves(self, w: Warp, value: Unknown) -> bool:
+        """The active lanes end or stay, as the run is told; False if that would not be what all
+        threads of the CTA do, as far as one knows."""
+        if self._leaving is None or w.mask != w.live_mask or w.origin is not w:
+            return False
+        machine, iteration = w.machine, w.stayed
+        if iteration >= _MOST_STAYS:
+            return False
+        number, _ = machine.outcome.leaves.setdefault(iteration, (self._number, value))
+        if number != self._number:
+            return False  # another warp has come to another branch
+        machine.irregular += 1
+        w.stayed += 1
+        end, stay = self._leaving
+        w.pc = end if iteration == machine.options.leaves else stay
+        return True
 
     @cached_property
     def _region(self) -> Region | None:
         sides = self._number + 1, self._target
-        forgets = self._code.forgets
-        return region(self._code.graph, self._number, sides, self._meet) if forgets else None
+        return region(self._graph, self._number, sides, self._meet) if self._forgets else None
 
     def goes_on(self, w: Warp, value: Unknown) -> bool:
         """The active lanes go on; False if it has to be known where."""
         if self._skipped is not None:
             forget(w, self._skipped, value)
             w.pc = self._meet
-        elif self._leaving is not None and self._leaving.decide(w, value):
+        elif self._leaves(w, value):
             pass
         elif self._region is not None:
             may_go(w, value, self._region, (w.pc, self._target))
