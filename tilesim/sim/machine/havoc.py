@@ -51,7 +51,7 @@ from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, require_known
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, first_of, open_lanes, require_known
 from tilesim.sim.machine.view_access import ViewAccess
 
 
@@ -611,19 +611,6 @@ class Undecided:
 # -------------------------------------------------------- accesses made for what they may race with
 
 
-@dataclass(frozen=True)
-class _Place:
-    """One access of an instruction."""
-
-    view: ViewAccess
-    write: bool
-    scope: FenceScope | None
-
-    def address(self, w: Warp) -> Unknown | None:
-        """The address, if it is not known."""
-        return self.view.lost(w) if isinstance(self.view, AddressedAccess) else None
-
-
 class MayAccess:
     """An instruction of which it is not known where it accesses memory, or whether it does."""
 
@@ -634,19 +621,14 @@ class MayAccess:
         self.reduces = word is not None and word.combine is not None
 
     @cached_property
-    def _places(self) -> tuple[_Place, ...]:
+    def _accesses(self) -> list[tuple[ViewAccess, fx.Reads | fx.Writes]]:
         kinds = fx.Writes if self.reduces else fx.Reads | fx.Writes
-        return tuple(
-            _Place(
-                self._operands.view(e.view), isinstance(e, fx.Writes),
-                None if e.sem == "weak" else e.scope,
-            )
-            for e in self._op.effects() if isinstance(e, kinds)
-        )  # fmt: skip
+        effects = (e for e in self._op.effects() if isinstance(e, kinds))
+        return [(self._operands.view(e.view), e) for e in effects]
 
     def lost(self, w: Warp) -> Unknown | None:
         """An address that is not known, if it has one."""
-        return next((a for a in (p.address(w) for p in self._places) if a is not None), None)
+        return first_of(*(view.lost(w) for view, _ in self._accesses))
 
     def make(self, w: Warp) -> None:
         """Made where it may be made: what it leaves, in memory and in registers, is not known.
@@ -656,39 +638,41 @@ class MayAccess:
         """
         value = w.may_access
         assert value is not None
-        for place in self._places:
-            self._touch(w, place, value)
+        for view, effect in self._accesses:
+            self._touch(w, view, effect, value)
         for var in registers_set(self._op):
             w.registers[self._operands.slot(var)] = value
 
-    def _touch(self, w: Warp, place: _Place, value: Unknown) -> None:
-        address, among = place.address(w), w.mask
+    def _touch(
+        self, w: Warp, view: ViewAccess, effect: fx.Reads | fx.Writes, value: Unknown
+    ) -> None:
+        address, among, write = view.lost(w), w.mask, isinstance(effect, fx.Writes)
+        scope: FenceScope | None = None if effect.sem == "weak" else effect.scope
         if address is None:
             # lanes that name several memories end it, as what is done wrong does (`may_be_made`)
-            memory, footprint, _ = place.view.lane_footprint(w)
+            memory, footprint, _ = view.lane_footprint(w)
         else:
-            assert isinstance(place.view, AddressedAccess)
+            assert isinstance(view, AddressedAccess)
             w.machine.outcome.in_bounds[address.source] = None
             w.machine.irregular += 1
-            memory, among = place.view.memory_at(w, address), EVERY
-            footprint = place.view.whole(w, memory)
+            memory, among = view.memory_at(w, address), EVERY
+            footprint = view.whole(w, memory)
             if memory.label in w.machine.plan.of_threads:
-                if place.write:
+                if write:
                     w.may_be_written.append((footprint, partial(memory.forget, footprint.bytes)))
                 return
-            if place.write and place.scope is None and w.lanes > 1:
+            if write and scope is None and w.lanes > 1:
                 if w.machine.options.ptx:
                     require_known(value)
                 w.machine.lean("H23", self._op, surely=True)
-        if place.scope is not None and not w.machine.timed:
+        if scope is not None and not w.machine.timed:
             require_known(value)  # of several orders each has to be seen
         access = Access(
-            w, self._op, w.component, w.tick, False, place.write, place.scope,
-            lanes=w.mask, among=among,
-        )  # fmt: skip
-        check = w.machine.races.write if place.write else w.machine.races.read
+            w, self._op, w.component, w.tick, False, write, scope, lanes=w.mask, among=among
+        )
+        check = w.machine.races.write if write else w.machine.races.read
         check(memory, footprint, access, w.clock)
-        if place.write:
+        if write:
             w.effects += 1
             w.machine.changed()
 

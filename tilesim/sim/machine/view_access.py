@@ -161,6 +161,10 @@ class ViewAccess:
         """Whether active lanes surely name different places."""
         return False
 
+    def lost(self, _warp: Warp) -> Unknown | None:
+        """The address that it is at, if that is not known."""
+        return None
+
     def memory(self, warp: Warp) -> Memory:
         """The memory the view lies in."""
         if self._own:
