@@ -259,8 +259,8 @@ class Execution:
     def part(
         self, place: View | TmemView, cta: int, layout: TmemLayout | None = None
     ) -> NDArray[Any]:
-        """What a CTA that takes part has of an operand."""
-        part: NDArray[Any] = self.given(place)
+        """What a CTA that takes part has of an operand, which is given as a function of both."""
+        part: NDArray[Any] = self.given(place)(cta, layout)
         return part
 
     def given(self, source: object) -> Any:

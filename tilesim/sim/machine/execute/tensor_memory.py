@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from tilesim.analysis.executing_warps import executing
 from tilesim.findings.finding import Stated
 from tilesim.ir import effects as fx
-from tilesim.ir.declarations import View
 from tilesim.ir.expr import constant
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart, TmemView
+from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import Issuer
@@ -340,8 +339,14 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
                 operation.uses(tmem, operand, at)
         _run_for(w, cycles)
         if values is not None:
-            execution = _Execution(w, op, values, ctas, shared, (operands, places))
-            execution.store()
+            data = Execution(w, op, values)
+            for view in shared:
+                data.gives(view.view, partial(_matrix, w, view, ctas))
+            for operand, at in zip(operands, places, strict=True):
+                data.gives(operand.effect.view, partial(_rows, operand, at, ctas))
+            results = [data.computed() for _ in ctas]
+            for cta, rows in zip(ctas, results, strict=True):
+                operands[-1].store(tmem_of(cta), places[-1], rows)
 
     def step(w: Warp) -> None:
         try:
@@ -361,42 +366,20 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
 OPERATIONS.append((_issued, _issue))
 
 
-class _Execution(Execution):
-    """One execution of an operation in the CTAs that take part."""
-
-    def __init__(
-        self, w: Warp, op: Op, values: dict[int, Evaluate], ctas: list[Cta],
-        shared: list[ViewAccess], operands: tuple[list[Operand], list[At]],
-    ) -> None:  # fmt: skip
-        super().__init__(w, op, values)
-        self._ctas = ctas
-        self._reads: dict[int, Callable[[Cta, TmemLayout | None], NDArray[Any]]] = {}
-        for view in shared:
-            self._reads[id(view.view)] = partial(_matrix, view, w)
-        for operand, at in zip(*operands, strict=True):
-            self._reads[id(operand.effect.view)] = partial(_rows, operand, at)
-        self._result = operands[0][-1], operands[1][-1]
-
-    def part(
-        self, place: View | TmemView, cta: int, layout: TmemLayout | None = None
-    ) -> NDArray[Any]:
-        return self._reads[id(place)](self._ctas[cta], layout)
-
-    def store(self) -> None:
-        """Computes what the operation writes, and writes it."""
-        operand, at = self._result
-        parts = [self.computed() for _ in self._ctas]
-        for cta, values in zip(self._ctas, parts, strict=True):
-            operand.store(tmem_of(cta), at, values)
-
-
-def _matrix(view: ViewAccess, w: Warp, cta: Cta, _: object) -> NDArray[Any]:
-    values = read_elements(cta.memory, view.footprint_in(w, cta.memory), view.view.dtype)
+def _matrix(
+    w: Warp, view: ViewAccess, ctas: list[Cta], cta: int, _layout: TmemLayout | None
+) -> NDArray[Any]:
+    """What one of the CTAs has of an operand in shared memory."""
+    memory = ctas[cta].memory
+    values = read_elements(memory, view.footprint_in(w, memory), view.view.dtype)
     return values.reshape(view.view.shape)
 
 
-def _rows(operand: Operand, at: At, cta: Cta, layout: TmemLayout | None) -> NDArray[Any]:
-    return operand.read(tmem_of(cta), at, layout)
+def _rows(
+    operand: Operand, at: At, ctas: list[Cta], cta: int, layout: TmemLayout | None
+) -> NDArray[Any]:
+    """What one of the CTAs has of an operand in tensor memory."""
+    return operand.read(tmem_of(ctas[cta]), at, layout)
 
 
 def _issuers(w: Warp, op: Op) -> list[int]:
