@@ -31,7 +31,7 @@ from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import BarrierError, NotUniform
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.execute.memory import at_one_place, cells_of, leave
-from tilesim.sim.machine.execute.tensormaps import MapInMemory, MapReader
+from tilesim.sim.machine.execute.tensormaps import MapInMemory, map_reader
 from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
@@ -235,14 +235,14 @@ def map_end(
     declared, mode = fields_of(effect.map), effect.mode
     tensors = {tensor.name: tensor for tensor in effect.map.tensors}
     writes = isinstance(effect, fx.WritesMap)
-    reader = None if at is None else MapReader(c, op, at, effect.map, _direction(effect))
+    reader = None if at is None else map_reader(c, op, at, effect.map, _direction(effect))
     key: tuple[Hashable, ...] = ("map", effect.map.name, mode)
     coords = numbers(c, effect.coords)
     info = numbers(c, effect.info if isinstance(effect, fx.ReadsMap) else ())
 
     def end(w: Warp) -> End:
         place, more = coords(w), info(w)
-        through = None if reader is None else reader.at(w)
+        through = None if reader is None else reader(w)
         fields = declared if through is None else through.fields
         memory, tensor = w.machine.globals.memories[fields.tensor], tensors[fields.tensor]
         least = unit(fields.packing, fields.dtype, w.machine.program.target.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import Direction
 from tilesim.ir import effects as fx
@@ -66,37 +68,31 @@ class MapInMemory:
         return access
 
 
-class MapReader:
-    """Reads the tensor map of a copy from where it lies."""
+def map_reader(
+    c: Operands, op: Op, at: View, declared: TensorMap, direction: Direction | None
+) -> Callable[[Warp], MapInMemory]:
+    """Reads the tensor map of a copy from where it lies, as it is now: a write of it before the
+    copy has read it races.
 
-    def __init__(
-        self, c: Operands, op: Op, view: View, declared: TensorMap, direction: Direction | None
-    ) -> None:
-        self._view = c.view(view)
-        self._op = op
-        self._declared = declared
-        self._direction = direction
-        self._rank = declared.dimensions
+    Raises:
+        BarrierError: when it reads: the bytes are no map, or one of another tensor.
+    """
+    view, rank = c.view(at), declared.dimensions
 
-    def at(self, w: Warp) -> MapInMemory:
-        """The map as it is now: a write of it before the copy has read it races.
-
-        Raises:
-            BarrierError: the bytes are no map, or one of another tensor.
-        """
-        memory, footprint = self._view.memory(w), self._view.footprint(w)
-        fields = self._fields(w, memory, footprint)
-        if self._rank != len(fields.dims):
+    def read(w: Warp) -> MapInMemory:
+        memory, footprint = view.memory(w), view.footprint(w)
+        fields = fields_of(w, memory, footprint)
+        if rank != len(fields.dims):
             raise BarrierError(
                 "out-of-bounds",
-                f"{self._op.mnemonic} of {w} is for maps of rank {self._rank}, the tensor map at "
+                f"{op.mnemonic} of {w} is for maps of rank {rank}, the tensor map at "
                 f"{footprint.name} has {len(fields.dims)} (B14)",
                 "the rank of the map is that of the instruction",
             )
         return MapInMemory(memory, footprint, fields)
 
-    def _fields(self, w: Warp, memory: Memory, footprint: Footprint) -> MapFields:
-        what = f"{self._op.mnemonic} of {w} through the tensor map at {footprint.name}"
+    def fields_of(w: Warp, memory: Memory, footprint: Footprint) -> MapFields:
+        what = f"{op.mnemonic} of {w} through the tensor map at {footprint.name}"
         low = footprint.bytes.low
         if low % NBYTES:
             raise BarrierError(
@@ -106,7 +102,7 @@ class MapReader:
         used = ByteSet.interval(low, low + USED)
         lost = None if memory.marks is None else memory.marks.first_in(used)
         if lost is not None:
-            raise UnknownSteers(lost.read_by(self._op.mnemonic, self._op.loc))
+            raise UnknownSteers(lost.read_by(op.mnemonic, op.loc))
         data = memory.data[low : low + NBYTES]
         try:
             numbers = decoded(data)
@@ -123,19 +119,21 @@ class MapReader:
                 "put the address of a tensor in global memory into the map",
             )  # fmt: skip
         name = tensors[number - 1].name
-        if all(name != tensor.name for tensor in self._declared.tensors):
-            of = " or ".join(tensor.name for tensor in self._declared.tensors)
+        if all(name != tensor.name for tensor in declared.tensors):
+            of = " or ".join(tensor.name for tensor in declared.tensors)
             raise BarrierError(
                 "unsupported",
-                f"{what}: its global_address is in {name}, but {self._declared.name}, which says "
+                f"{what}: its global_address is in {name}, but {declared.name}, which says "
                 f"what is copied, is a map of {of}",
                 f"use a tensor map that is declared over {name}",
             )
         try:
             return fields_at(
-                numbers, name, offset, self._declared, self._direction,
+                numbers, name, offset, declared, direction,
                 w.machine.program.target.name,
             )  # fmt: skip
         except ValueError as wrong:
             fix = "the fields are what cuTensorMapEncodeTiled accepts"
             raise BarrierError("out-of-bounds", f"{what}: {wrong}", fix) from None
+
+    return read
