@@ -125,7 +125,7 @@ ROWS: tuple[Row, ...] = (
         {"sequences": 1, "queries": 100, "keys": 1 << 24, "heads": 1, "ctas": 1}, "attention",
     ),
     Row("nvfuser.multi_role", "rows", "1..", {}, "multi_role"),
-    Row("nvfuser.chained", "count", "4..:4", {}, "chained", quick=True),
+    Row("nvfuser.chained", "count", "4..:4", {}, "chained"),
     Row("nvfuser.synchronous_producer", "rows", _DEPTH, {}, "scale"),
     Row("nvfuser.synchronous_producer", "depth", _DEPTH, {}, "dequantise"),
     Row("cluster.split_k", "iterations", "1..", {"splits": 2, "tiles": 1}, "split_k", quick=True),

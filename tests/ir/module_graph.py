@@ -51,9 +51,9 @@ def _imports(node: ast.AST, *, local: bool) -> Iterator[Import]:
                 raise AssertionError("relative imports are not followed")
             case ast.Import(names=names):
                 yield from (Import(alias.name, "", local) for alias in names)
-            case ast.If(test=ast.Compare(left=ast.Name("__name__"))):
+            case ast.expr() | ast.If(test=ast.Compare(left=ast.Name("__name__"))):
                 pass
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield from _imports(child, local=True)
             case _:
                 yield from _imports(child, local=local)

@@ -97,10 +97,9 @@ def said(
     return result.exit_code, " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("both", ["", EVEN])
-def test_a_ring_of_three_is_proved_for_every_trip_count(tmp_path: Path, both: str) -> None:
+def test_a_ring_of_three_is_proved_for_every_trip_count(tmp_path: Path) -> None:
     """Up to where the buffer of 2^26 bytes ends, of which each turn reads 128."""
-    code, text = said(tmp_path, "--for-all", "n", writer=both, reader=both)
+    code, text = said(tmp_path, "--for-all", "n", writer=EVEN, reader=EVEN)
     assert code == 0, text
     found = re.search(r"every n >= 1 up to (\d+) \(then: `ld r18", text)
     assert found
@@ -134,8 +133,8 @@ def test_a_turn_that_is_counted_in_16_bits_begins_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [33, 34])
 def test_what_repeats_is_left_out_and_nothing_else(tmp_path: Path, count: int) -> None:
     """With an address that is the product of a number with a sign, in 64 bits without one."""
-    plain = said(tmp_path, "--no-skip", n=700, count=count)
-    assert said(tmp_path, n=700, count=count) == plain
+    plain = said(tmp_path, "--no-skip", n=300, count=count)
+    assert said(tmp_path, n=300, count=count) == plain
     assert plain[0] == (0 if count == 33 else 1), plain[1]
 
 
