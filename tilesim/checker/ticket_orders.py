@@ -27,7 +27,7 @@ from tilesim.analysis.taint import BOTH, Dataflow, Taint
 from tilesim.checker.launch_control import Plan, representatives, rings
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import word_accesses
 from tilesim.sim.machine.oracle import Draw, Order, Word
 from tilesim.sim.machine.result import Outcome
 from tilesim.sim.machine.simulate import Run, Simulation
@@ -203,7 +203,7 @@ class OrderPlans:
     def _in_no_order(self) -> bool:
         """Whether draws order nothing but themselves."""
         mir = self._simulation.code.mir
-        words = filter(None, map(word_access, mir.effects))
+        words = filter(None, word_accesses(mir))
         fences = (e for _, e in mir.all_of(fx.Orders))
         return not any(w.releases and w.view.space != "shared" for w in words) and not any(
             e.releases and e.scope != "cta" and not (e.in_shared or e.inits) for e in fences

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
 from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.records import dataclass
 
@@ -82,11 +83,17 @@ def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
     return access if access is not None and access.view.size == 1 else None
 
 
+@cached
+def word_accesses(mir: Mir) -> tuple[WordAccess | None, ...]:
+    """By number, the access that each instruction makes, if it is one of words."""
+    return tuple(map(word_access, mir.effects))
+
+
 def communicates(mir: Mir) -> bool:
     """True if CTAs of different clusters may synchronise through global memory."""
     if mir.kernel.ctas == mir.kernel.cluster_size:
         return False
-    for access in map(word_access, mir.effects):
+    for access in word_accesses(mir):
         if access is None or access.sem == "weak" or access.view.space == "shared":
             continue
         if access.stores or access.asynchronous or access.result is not None:

@@ -44,7 +44,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import If, While
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import word_accesses
 from tilesim.records import dataclass, replace
 from tilesim.transforms.rewrite import renumbered
 
@@ -221,7 +221,7 @@ def _looks(mir: Mir, number: int) -> bool:
     """Whether an instruction reads what others change, and changes nothing."""
     if isinstance(mir.code[number].what, Poll):
         return True
-    access = word_access(mir.effects[number])
+    access = word_accesses(mir)[number]
     if access is None or access.result is None:
         return False
     return access.sem != "weak" if access.loads else access.keeps

@@ -18,7 +18,7 @@ from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Expr, Var, binary, unary
 from tilesim.ir.mir import Branch, Join, Mir
-from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.ir.scalars import WordAccess, word_accesses
 from tilesim.records import dataclass, replace
 from tilesim.transforms.await_condition import Await, awaits, is_idle, is_loop_independent
 
@@ -67,7 +67,7 @@ def word_waits(graph: FlowGraph) -> dict[int, WordWait]:
     waits += [peeled for wait in waits for peeled in _peeled(graph, wait)]
     found = {w.poll: w.wait for w in waits}
     for wait in waits:
-        before = word_access(graph.mir.effects[wait.first]) if wait.first >= 0 else None
+        before = word_accesses(graph.mir)[wait.first] if wait.first >= 0 else None
         if before is not None and before.loads:
             found[wait.first] = replace(wait.wait, poll=before, first=True)
     used, kept = _used(graph, waits, found.keys())
@@ -82,7 +82,7 @@ def word_waits(graph: FlowGraph) -> dict[int, WordWait]:
 def _wait(graph: FlowGraph, found: Await) -> _Wait | None:
     """An await, if it is one of a word."""
     mir, look, test = graph.mir, found.look, found.test
-    branch, access = mir.code[test].what, word_access(mir.effects[look])
+    branch, access = mir.code[test].what, word_accesses(mir)[look]
     if access is None or access.result is None:
         return None
     assert isinstance(branch, Branch)
@@ -122,7 +122,7 @@ def _peeled(graph: FlowGraph, wait: _Wait) -> Iterator[_Wait]:
             continue
         iteration = _Iteration(mir, [n for n in body if n >= polls[-1]], polls[-1])
         ends = iteration.at_end(branch.cond if leaves[0] else unary("not", branch.cond), late=True)
-        access = iteration.at_poll(word_access(mir.effects[polls[-1]]))
+        access = iteration.at_poll(word_accesses(mir)[polls[-1]])
         if ends is None or access is None or access.result is None:
             continue
         same = _waiting(access, ends, wait.loop.head, test, mir.typing)
@@ -193,7 +193,7 @@ class _Iteration:
                 self._before = dict(self._values)
                 tainted |= sets(mir, number)
                 self._values.update((name, None) for name in tainted)
-                access = word_access(mir.effects[number])
+                access = word_accesses(mir)[number]
                 if access is not None and access.result is not None:
                     self._values[access.result.name] = access.result
                 continue
@@ -277,7 +277,7 @@ def _repeated(graph: FlowGraph, loop: Await, poll: int) -> int:
     before = next(numbers, -1)
     if before < 0 or code[before].guard is not None:
         return -1
-    first, again = (word_access(graph.mir.effects[n]) for n in (before, poll))
+    first, again = (word_accesses(graph.mir)[n] for n in (before, poll))
     if again is None or not again.loads or first != again:
         return -1
     return before if again.view.cta is None else -1

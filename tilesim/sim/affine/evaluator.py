@@ -77,6 +77,7 @@ class Evaluator(ABC):
 
     def __init__(self, machine: Machine, moving: dict[int, Moving]) -> None:
         self.machine = machine
+        self._code = machine.plan.mir.code
         self.moving = moving
         self.obstacle: Obstacle | None = None
         self.pc = 0
@@ -161,9 +162,11 @@ class Evaluator(ABC):
         """An instruction is about to be executed."""
         if self.obstacle is not None:
             return
-        instruction = self.machine.plan.mir.code[pc]
+        instruction = self._code[pc]
         self.pc, self.op, self.places, self.stores = pc, instruction.what, [], ""
-        moving, uses = self.moving.setdefault(id(w.origin), {}), self.used(pc)
+        moving, uses = self.moving.setdefault(id(w.origin), {}), self._uses.get(pc)
+        if uses is None:
+            uses = self.used(pc)
         if uses.head is not None and self._spins(w, uses.head):
             what = "whether a turn of a loop changes something"
             self.obstacle = Obstacle(what, instruction.loc)
@@ -415,8 +418,8 @@ def looking(
         def followed(w: Warp) -> bool | None:
             look(pc, w)
             stopped = step(w)
-            elsewhere = is_op and not pc <= w.pc <= pc + 1
-            looked(pc, elsewhere and not w.frames and not w.exited_lanes)
+            goes_on = not is_op or pc <= w.pc <= pc + 1 or w.frames or w.exited_lanes
+            looked(pc, not goes_on)
             return stopped
 
         return followed

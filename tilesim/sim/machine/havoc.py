@@ -41,7 +41,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.scalars import communicates, word_access
+from tilesim.ir.scalars import communicates, word_access, word_accesses
 from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
@@ -58,7 +58,7 @@ from tilesim.sim.machine.view_access import ViewAccess
 def words_are_observed(mir: Mir) -> bool:
     """Whether a strong load, or a result of an atomic, says what threads leave in memory for each
     other: where none does, reductions order nothing."""
-    words = filter(None, map(word_access, mir.effects))
+    words = filter(None, word_accesses(mir))
     return any(word.result is not None and word.sem != "weak" for word in words)
 
 
@@ -188,8 +188,8 @@ class Region:
     def exchanges(self, head: int) -> bool:
         """Whether something in a loop tells what threads leave in memory for each other."""
         blocks = {block for loop in self.loops[head] for block in loop.blocks}
-        effects = (self.graph.mir.effects[n] for b in blocks for n in self.graph.blocks[b])
-        words = filter(None, map(word_access, effects))
+        accesses = word_accesses(self.graph.mir)
+        words = filter(None, (accesses[n] for b in blocks for n in self.graph.blocks[b]))
         return any(word.combine is not None and word.result is not None for word in words)
 
     def left(self, number: int, targets: Collection[int]) -> list[int]:

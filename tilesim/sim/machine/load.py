@@ -13,7 +13,7 @@ from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.divergence import issuers_of, meets_at, met_before, parts_of
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.relaxed import fencing, stores_relaxed
-from tilesim.analysis.taint import Dataflow, aliases, at_addresses, flow_of, reached
+from tilesim.analysis.taint import Dataflow, aliases, at_addresses, flow_of, is_addressed, reached
 from tilesim.analysis.uniformity import diverging, private_registers
 from tilesim.analysis.uses_defs import (
     computed,
@@ -31,7 +31,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import word_accesses
 from tilesim.sim.machine import control
 from tilesim.sim.machine.addressing import checked
 from tilesim.sim.machine.assignment_jit import Assignment, Row, assignment, stretches
@@ -68,9 +68,8 @@ def note_uses(code: Code, mir: Mir) -> None:
     """What the machine must have for the program: barriers, components of its clocks."""
     kernel = mir.kernel
     warps = executing(mir)
-    ops = ((n, i.what) for n, i in enumerate(mir.code) if isinstance(i.what, Op))
-    kinds = [(warps[n], _group_kinds(op)) for n, op in ops]
-    code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
+    kinds = [(warps[n], own) for n, own in _group_kinds(mir)]
+    code.group_kinds = tuple(sorted({kind for _, own in kinds for kind in own}))
     code.drained = drained(code.graph)
     if code.drained.stored or code.drained.given:
         code.group_kinds += (DRAINED,)
@@ -108,8 +107,8 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
     code.async_accesses = frozenset(
         warp
-        for number, effects in enumerate(mir.effects)
-        if (access := word_access(effects)) is not None and access.asynchronous
+        for number, access in enumerate(word_accesses(mir))
+        if access is not None and access.asynchronous
         for warp in warps[number]
     )
     code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))
@@ -135,6 +134,8 @@ def _named_barriers(mir: Mir) -> tuple[int, ...]:
 def _spare_mbarriers(graph: FlowGraph) -> int:
     """How many mbarriers ``mbarrier.init`` may make at addresses: an estimate."""
     mir = graph.mir
+    if not is_addressed(mir):
+        return 0
     operands = (value for op in mir.ops() for value in vars(op).values())
     if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
         return 0
@@ -172,22 +173,20 @@ def _accesses(mir: Mir) -> Iterator[fx.Reads | fx.Writes]:
     yield from (effect for _, effect in mir.all_of(fx.Writes))
 
 
-def _group_kinds(op: Op) -> set[str]:
-    """Group kinds that an instruction uses: it completes through one, commits it, waits for it."""
-    kinds: set[str] = set()
-    for effect in op.effects():
-        match effect:
-            case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk") | fx.Issues(group="bulk"):
-                kinds.update(("bulk", "bulk.write"))
-            case fx.WaitsGroup(group=group) | fx.Commits(group=group) | fx.Issues(group=group):
-                kinds.add(group)
-            case fx.Reads(proxy="tensormap"):
-                kinds.update(("bulk", "bulk.write", "bulk.map"))
-            case fx.UsesTmem():
-                kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
-            case _:
-                pass
-    return kinds
+def _group_kinds(mir: Mir) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """By number, group kinds that instructions use: they complete through one, commit it, wait for
+    it."""
+    through: list[tuple[int, fx.Commits | fx.WaitsGroup | fx.Issues]] = [
+        *mir.all_of(fx.Commits), *mir.all_of(fx.WaitsGroup), *mir.all_of(fx.Issues)
+    ]  # fmt: skip
+    for number, effect in through:
+        bulk = effect.group == "bulk"
+        yield number, ("bulk", "bulk.write") if bulk else (effect.group,)
+    for number, read in mir.all_of(fx.Reads):
+        if read.proxy == "tensormap":
+            yield number, ("bulk", "bulk.write", "bulk.map")
+    for number, _ in mir.all_of(fx.UsesTmem):
+        yield number, ("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order")
 
 
 def overlaid(program: Program, flow: Dataflow) -> frozenset[str]:

@@ -104,7 +104,8 @@ class MbarrierState(Awaited):
         #: the variable that it lies in, and its place there if that is an array of barriers
         self.variable = "mbarrier"
         self.slot: int | None = None
-        self.first_named = self.named
+        #: it, as findings name it, and as it was named when it was initialised
+        self.named = self.first_named = Named(self.label, self.label, None, cta.number)
         #: warps that are known to come after the initialisation
         self.visible_to: set[int] = set()
         #: the component and the value in a clock that say so
@@ -166,15 +167,11 @@ class MbarrierState(Awaited):
         self.name, self.variable, self.slot = name, variable, slot
         prefix = "" if self.machine.program.ctas == 1 else f"CTA {self.cta.number} "
         self.label = f"{prefix}{label}"
+        self.named = Named(self.label, name or self.label, slot, self.cta.number)
 
     def tracks(self, cta: Place) -> int:
         """The component that says which copies issued in a CTA are complete."""
         return self.component if self.peers is None or cta is self.cta else self.peers
-
-    @property
-    def named(self) -> Named:
-        """It, as findings name it."""
-        return Named(self.label, self.name or self.label, self.slot, self.cta.number)
 
     @property
     def facts(self) -> Stated:
@@ -526,10 +523,13 @@ class Mbarrier(MbarrierState):
             self.note_credit(machine.trace, credit)
         if machine.views is not None:
             machine.views.counts(credit.warp, self.component, clock)
-        size = machine.components.size
-        join(self.open.own[:size], clock[:size])
-        if visible:
-            self._release(clock[size:], size, credit.warp.cta)
+        if visible and not away:
+            join(self.open.own, clock)
+        else:
+            size = machine.components.size
+            join(self.open.own[:size], clock[:size])
+            if visible:
+                self._release(clock[size:], size, credit.warp.cta)
         if arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:
@@ -747,11 +747,16 @@ class Mbarrier(MbarrierState):
 
     def observed_at(self, clock: Clock) -> bool:
         """True if some thread's wait on the preceding phase comes before what has this clock."""
-        return self.phase == 0 or any(
-            clock[w.component] >= w.tick
-            or (w.warp.parts is not None and w.warp.parts.released(clock, w.component, w.tick)[1])
-            for w in self.previous.waits
-        )
+        if self.phase == 0:
+            return True
+        known = clock.item
+        for wait in self.previous.waits:
+            component, tick, parts = wait.component, wait.tick, wait.warp.parts
+            if known(component) >= tick or (
+                parts is not None and parts.released(clock, component, tick)[1]
+            ):
+                return True
+        return False
 
     def knows_completion(self, warp: Agent) -> bool:
         """True if the preceding phase is over for each lane of ``warp`` (or this is the first)."""

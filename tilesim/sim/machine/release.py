@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilesim.ir.effects import Orders, Waits
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import word_accesses
 from tilesim.sim.machine.clock import Clock, Components, join, joined
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def mutual(scope: FenceScope, cta: Place, other_scope: FenceScope, other: Place)
 def asks_for_senders(mir: Mir) -> bool:
     """Whether some strong access, or what acquires, is of a scope narrower than the GPU: what is
     learned is up to which CTA has released it."""
-    words = filter(None, map(word_access, mir.effects))
+    words = filter(None, word_accesses(mir))
     strong = (word.scope for word in words if word.sem != "weak")
     fences = (e.scope for _, e in mir.all_of(Orders) if e.acquires or e.in_shared)
     waits = (e.scope for _, e in mir.all_of(Waits) if e.sem == "relaxed")

@@ -29,7 +29,8 @@ WARPS = 4
 
 @dataclass(slots=True)
 class Round:
-    """The n-th commit of the warpgroup: how many warps have made it, what they had done."""
+    """The n-th commit of the warpgroup: how many warps have made it, what they had done (row S of
+    their clocks)."""
 
     clock: Clock
     commits: int = 0
@@ -184,10 +185,11 @@ class Warpgroup(Awaited):
         number = self._commits.get(warp, 0)
         self._commits[warp] = number + 1
         current = self._rounds.get(number)
+        known = warp.clock[: self.machine.components.size]
         if current is None:
-            current = self._rounds[number] = Round(self.machine.components.clock())
-        size = self.machine.components.size
-        join(current.clock[:size], warp.clock[:size])
+            current = self._rounds[number] = Round(known.copy())
+        else:
+            join(current.clock, known)
         current.commits += 1
         if self.machine.trace is not None:
             text = f"commits wgmma group {number}"
@@ -212,8 +214,7 @@ class Warpgroup(Awaited):
         current = self._rounds.get(number)
         if current is None:
             return
-        size = self.machine.components.size
-        join(warp.clock[:size], current.clock[:size])
+        join(warp.clock[: self.machine.components.size], current.clock)
         if self.machine.trace is not None:
             text = f"has waited for wgmma group {number}"
             self.machine.trace.note("leave", self.component, number, warp, op, text)

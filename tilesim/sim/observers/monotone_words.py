@@ -43,7 +43,7 @@ from tilesim.ir.effects import Effect, Reads, Writes
 from tilesim.ir.expr import constant
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
-from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.ir.scalars import WordAccess, word_access, word_accesses
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.observers.lane_order import comes_after
@@ -507,7 +507,7 @@ def counting_words(
         return frozenset()
     written = (
         number
-        for number, access in enumerate(map(word_access, mir.effects))
+        for number, access in enumerate(word_accesses(mir))
         if access is not None
         and counted(access)
         and (access.stores or (access.combine in ("add", "exch") and access.result is None))
@@ -542,7 +542,7 @@ def drawn_tensors(mir: Mir) -> frozenset[str]:
     """Tensors with an addition, or an increment up to a limit, whose result is used."""
     return frozenset(
         access.view.tensor.name
-        for access in map(word_access, mir.effects)
+        for access in word_accesses(mir)
         if access is not None and access.combine in ("add", "inc") and access.result is not None
     )
 
@@ -554,7 +554,7 @@ def only_drawn(mir: Mir, name: str) -> bool:
         and access.combine is not None
         and access.result is None
         and access.view.tensor.name == name
-        for access in map(word_access, mir.effects)
+        for access in word_accesses(mir)
     )
 
 

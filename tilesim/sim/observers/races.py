@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import product
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -109,6 +110,20 @@ class RaceDetector:
         #: in practice, the rows in which a copy over what was read would know a fence
         self._unfenced = (0, 0) if machine.options.ptx else (SHARED * size, GLOBAL * size)
         self._global_rows = self._rows_of(GLOBAL * size)
+        #: by whether an access is to shared memory, asynchronous, and a write: in which rows it
+        #: looks for writes, reads, and what is asynchronous; and for reads behind a fence, or 0
+        self._compared = {
+            (near, asynchronous, write): (
+                rows[asynchronous][False, True],
+                rows[asynchronous][False, False],
+                rows[asynchronous][True, True],
+                fenced if asynchronous and write else 0,
+            )
+            for near, rows, fenced in (
+                (True, self._rows, self._unfenced[0]), (False, self._global_rows, self._unfenced[1])
+            )
+            for asynchronous, write in product((False, True), repeat=2)
+        }  # fmt: skip
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
         self.maps = MapProxy(machine)
@@ -193,8 +208,9 @@ class RaceDetector:
         for other in near:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
-                if known(row + record.component) < record.tick or (
-                    record.bridged and known(after_write + record.component) < record.tick
+                component, tick = record.component, record.tick
+                if known(row + component) < tick or (
+                    record.engine and record.bridged and known(after_write + component) < tick
                 ):
                     return False
         return True
@@ -259,16 +275,15 @@ class RaceDetector:
         """
         machine, near = self.machine, memory.mbarriers is not None
         asynchronous, write = access.asynchronous, access.write
-        rows = (self._rows if near else self._global_rows)[asynchronous]
-        after_write, after_read, after_async = (
-            rows[False, True], rows[False, False], rows[True, True]
-        )  # fmt: skip
-        fenced = self._unfenced[0 if near else 1] if asynchronous and write else 0
-        bridges, counts, own_waits = near and asynchronous, False, machine.own_waits
+        after_write, after_read, after_async, fenced = self._compared[near, asynchronous, write]
+        bridges, counts, apart = near and asynchronous, False, False
+        #: by component of a warpgroup, up to where each of its warps is known to have waited
+        waited: dict[int, int] = {}
         if not near:
             self._enters_global(memory, footprint, access, clock)
-            counts = self._word_only_counts(memory, footprint, access)
-        known, unordered = clock.item, list[Footprint]()
+            counts, apart = self._word_only_counts(memory, footprint, access), self._noncoherent
+        unordered: list[Footprint] = []
+        known = clock.item
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if write else other.writes
             if counts and footprint.same_elements(other):
@@ -277,22 +292,27 @@ class RaceDetector:
                     unordered.append(other)
                 records = compared
             for record in records:
-                component, tick, races = record.component, record.tick, False
-                row = (
-                    after_async if record.asynchronous
-                    else after_write if record.write else after_read
-                )  # fmt: skip
-                if bridges and record.bridged and known(after_write + component) < tick:
-                    machine.lean("U14", record.op, access.op)
-                if near:
-                    late = known(row + component) < tick and self._late(memory, row, record, clock)
+                component, tick = record.component, record.tick
+                if record.asynchronous:
+                    row = after_async
+                    if bridges and record.engine and known(after_write + component) < tick:
+                        machine.lean("U14", record.op, access.op)
                 else:
-                    late = known(row + component) < tick or record.warp.machine is not machine
+                    row = after_write if record.write else after_read
+                late = known(row + component) < tick
+                if near:
+                    late = late and self._late(memory, row, record, clock)
+                else:
+                    late = late or record.warp.machine is not machine
                 if late:
                     if near and self._is_excused(memory, footprint, access, other, record, clock):
                         continue
-                    races = self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
+                    if self._conflict(memory, footprint, access, other, record, clock):
+                        continue
+                elif bridges and not write:
+                    if not again:
+                        record.precedes(access, footprint)
                 elif (
                     fenced
                     and not (record.asynchronous or record.write)
@@ -301,14 +321,13 @@ class RaceDetector:
                 ):
                     surely = self._only_clocks_order(access, record)
                     machine.lean("U12", access.op, record.op, surely=surely)
-                elif near and write and not record.write:
-                    if component in own_waits and any(
-                        known(row + own) < tick for own in own_waits[component]
-                    ):
+                elif near and not record.write and component in machine.own_waits:
+                    if component not in waited:
+                        own_waits = machine.own_waits[component]
+                        waited[component] = min([known(row + own) for own in own_waits])
+                    if waited[component] < tick:
                         machine.lean("warpgroup-wait", access.op, record.op)
-                elif bridges and not (write or again):
-                    record.precedes(access, footprint)
-                if self._noncoherent and not near and not races and noncoherent(access, record):
+                if apart and noncoherent(access, record):
                     unordered.append(other)
                     self._report_noncoherent(memory, footprint, access, other, record)
         return unordered
