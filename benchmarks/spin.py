@@ -29,7 +29,8 @@ from tilesim.dsl.kernel import Kernel, kernel
 from tilesim.export import to_promela
 from tilesim.ir.program import Program
 from tilesim.sim.machine.simulate import Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore
+from tilesim.sim.schedulers.exhaustive import explore
+from tilesim.sim.schedulers.frontier import Limits
 
 Outcome = Literal["ok", "deadlock", "assertion", "limit"]
 

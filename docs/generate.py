@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tilesim import Builder
 from tilesim.dsl import methods as defined
-from tilesim.dsl import recorded
-from tilesim.dsl.methods import Namespace, with_details
+from tilesim.dsl.methods import Namespace, recorded, with_details
 from tilesim.dsl.warps import NamedBarrier, Warps
 from tilesim.ir import declarations
 from tilesim.ir.expr import SPECIALS

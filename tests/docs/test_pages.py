@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from docs.generate import BY_PTX, PAGE, by_ptx, listed, namespaces, page
-from tilesim.dsl import recorded
+from tilesim.dsl.methods import recorded
 from tilesim.ir import ops
 from tilesim.ir.op import OPS
 from tilesim.ir.text import parse

@@ -27,7 +27,7 @@ from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
 from tilesim.ir.expr import Expr
 from tilesim.ir.text import mir, parse, to_text
-from tilesim.transforms import inject_proxy_fence
+from tilesim.transforms.inject_proxy_fence import inject_proxy_fence
 from tilesim.transforms.lower import lower
 
 ROWS = {row.id: row for row in all_rows() if row.id.startswith("LJ")}

@@ -14,8 +14,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import dsl
-from tilesim.dsl import builder, recorded
-from tilesim.dsl.methods import Namespace
+from tilesim.dsl import builder
+from tilesim.dsl.methods import Namespace, recorded
 from tilesim.errors import InvalidProgram
 from tilesim.ir import declarations, tensor_memory
 from tilesim.ir.declarations import View

@@ -16,7 +16,7 @@ from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.program import Program, Stmt, rewrite
 from tilesim.kernels.hopper import matmul_v1, matmul_v3, matmul_v6
-from tilesim.transforms import fuse_expect_arrive
+from tilesim.transforms.fuse_expect_arrive import fuse_expect_arrive
 
 from .evidence import count
 

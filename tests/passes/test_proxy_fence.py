@@ -16,7 +16,7 @@ from tilesim.kernels.blackwell import matmul_v5 as stealing
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
-from tilesim.transforms import inject_proxy_fence
+from tilesim.transforms.inject_proxy_fence import inject_proxy_fence
 
 from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles

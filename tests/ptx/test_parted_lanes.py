@@ -8,7 +8,8 @@ from tests.ptx.test_check import lines, program, report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Pointer
 from tilesim.sim.machine.simulate import Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore
+from tilesim.sim.schedulers.exhaustive import explore
+from tilesim.sim.schedulers.frontier import Limits
 
 #: %r4 is a word of each thread's own; lanes 0 and 1 of the first warp have parted from the others
 START = """\

@@ -15,7 +15,8 @@ from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim.checker import Report, check
 from tilesim.sim.machine.schedule import ChoiceEnvironment, ReplayChooser
 from tilesim.sim.machine.simulate import Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore, outcomes
+from tilesim.sim.schedulers.exhaustive import explore, outcomes
+from tilesim.sim.schedulers.frontier import Limits
 from tilesim.wording import count
 
 BIG = 1 << 30
@@ -350,7 +351,7 @@ def test_an_interrupt_before_anything_is_explored_keeps_the_frontier(
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilesim.checker.verdict.directed", interrupt)
+    monkeypatch.setattr("tilesim.sim.schedulers.sampling.directed", interrupt)
     again = check(tickets(2, 3), frontier=report.frontier)
     assert again.reasons[0] == "interrupted by the user"
     assert again.frontier == report.frontier

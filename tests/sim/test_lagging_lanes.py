@@ -12,7 +12,8 @@ from tilesim.checker.witness import replay
 from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cta
 from tilesim.sim.machine.simulate import Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore
+from tilesim.sim.schedulers.exhaustive import explore
+from tilesim.sim.schedulers.frontier import Limits
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 

@@ -10,7 +10,8 @@ from typing import Literal
 from tilesim import Builder, Program, s32
 from tilesim.ir.expr import Expr, Var, all_of
 from tilesim.sim.machine.simulate import Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore
+from tilesim.sim.schedulers.exhaustive import explore
+from tilesim.sim.schedulers.frontier import Limits
 
 Sem = Literal["relaxed", "acq_rel"]
 CELLS = 4

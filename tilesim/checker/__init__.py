@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 
-from tilesim.checker.for_all import Asked, fitting
 from tilesim.checker.options import NO_LIMITS, searching
 from tilesim.checker.report import INTERRUPTED, Given, Report, Stats, whole
 from tilesim.checker.verdict import Checking
 from tilesim.checker.witness import Witness, repeat, replay
-from tilesim.dsl.kernel import Kernel
+from tilesim.dsl.kernel import Kernel, built
 from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -23,7 +22,10 @@ from tilesim.limits import Timer, duration, patient
 from tilesim.proof.rules import Answer
 from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.sim.machine.simulate import Simulation, check_inputs, kernel_of
-from tilesim.sim.schedulers.exhaustive import MAX_SCHEDULES
+from tilesim.sim.schedulers.frontier import MAX_SCHEDULES
+
+if TYPE_CHECKING:
+    from tilesim.checker.for_all import Asked
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
@@ -97,7 +99,12 @@ def check(
         schedules, budget, max_schedules, preemptions, jobs, seed, frontier, skip=skip
     )
     timer = Timer(None if time_limit is None else duration("time_limit", time_limit))
-    program = (asked := Asked.of(program, for_all or {}, params or {})).program
+    asked = None
+    if for_all or params:
+        from tilesim.checker.for_all import Asked  # what only checks for other values need
+
+        asked = Asked.of(cast(Any, program), for_all or {}, params or {})
+    program = built(cast(Any, program)) if asked is None else asked.program
     checked = check_inputs(kernel_of(program), inputs or {})
     if not isinstance(suggest, Wanted | None):
         suggest = Wanted(duration("suggest", suggest))
@@ -121,12 +128,14 @@ def check(
         raise Mendable(error.diagnostics, found) from error
 
     def by_itself(other: Program | Mir) -> Report:
+        from tilesim.checker.for_all import fitting
+
         given = fitting(checked, other)
         return whole(Checking(other, strict, given, search, None, timer).check())
 
-    report = asked.added_to(
-        report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
-    )
+    if asked is not None:
+        alone = partial(prove_alone, strict, inputs=checked)
+        report = asked.added_to(report, alone, strict, timer, by_itself)
     if certificate and report.verdict == "proved" and report.is_whole:
         report = _certified(report, program, plain, strict, timer, checked, asked)
     if wanted is None or report.verdict != "failed":
@@ -142,7 +151,7 @@ def check(
 
 def _certified(
     report: Report, program: Program | Mir, plain: Callable[[], Mir] | None, strict: Strict,
-    timer: Timer, inputs: Mapping[str, NDArray[Any]], asked: Asked,
+    timer: Timer, inputs: Mapping[str, NDArray[Any]], asked: Asked | None,
 ) -> Report:  # fmt: skip
     """A proof with its certificate, and what the proof kernel says of that; ``asked``: whether it
     is one of all values of a parameter. An interrupt leaves the proof without them."""
@@ -156,7 +165,8 @@ def _certified(
             made, answer, trusts = certified_plain(
                 program, plain, strict, given, timer.until, inputs
             )
-        if report.for_all is not None and answer.verdict == "certified":
+        certifies = answer.verdict == "certified"
+        if report.for_all is not None and asked is not None and certifies:
             build = asked.build if plain is None else None
             made, answer = certified_for_all(
                 made, program, build, asked.arguments, asked.values, report.for_all, timer.until
@@ -178,6 +188,8 @@ def prove_alone(
     prepare: Callable[[Simulation], None] | None, inputs: Mapping[str, NDArray[Any]] | None = None,
 ) -> Report:  # fmt: skip
     """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
+    from tilesim.checker.for_all import fitting
+
     given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None)
     checker = Checking(program, strict, given, search, None, timer)
     checker.explains = prepare is None

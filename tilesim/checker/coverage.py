@@ -8,6 +8,7 @@ check at `ptx` says: each of its findings is something that only the switch acce
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.checker.assumptions import SWITCHES, WARPGROUP_WAIT, Leaning
@@ -23,8 +24,11 @@ from tilesim.sim.machine.reduction import exact, reduction_form
 from tilesim.sim.machine.register_pool import launch_registers
 from tilesim.sim.machine.result import Leant
 from tilesim.sim.machine.simulate import Run, Simulation, Stats
-from tilesim.sim.schedulers.exhaustive import Exploration, Limits
 from tilesim.wording import count
+
+if TYPE_CHECKING:
+    from tilesim.sim.schedulers.exhaustive import Exploration
+    from tilesim.sim.schedulers.frontier import Limits
 
 
 def bounded_by(found: Exploration, limits: Limits) -> str:

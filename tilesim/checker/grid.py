@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,14 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, replace
-from tilesim.sim.affine.cluster_classes import Follower, OtherTripCount, by_trip_count, is_plain
 from tilesim.sim.affine.cluster_plan import Integers, asks_for_clusters
-from tilesim.sim.affine.footprints import Contacts, Kind, Part, contacts
 from tilesim.sim.machine.result import Outcome
 from tilesim.sim.machine.simulate import Run, Simulation, Stats
 from tilesim.sim.observers.certificate import may_depend
+
+if TYPE_CHECKING:
+    from tilesim.sim.affine.cluster_classes import Follower, OtherTripCount
+    from tilesim.sim.affine.footprints import Contacts, Kind
 
 #: clusters that are run whatever they cost; more only while few instructions have been executed
 MANY = 64
@@ -182,6 +184,8 @@ class Survey:
             follower = self._simulation.follow(follower.members, self._plans)
             run = self._run_clusters([first])
         self._classes[first], self._runs[first] = follower, self._judged(run, [first])
+        from tilesim.sim.affine.cluster_classes import by_trip_count, is_plain
+
         others = by_trip_count(follower)
         if not run.findings and is_plain(run.outcomes[0]):
             self._split_off |= {
@@ -231,6 +235,8 @@ class Survey:
         return self._look_alone(sorted(irregular - self._classes.keys()))
 
     def _contacts(self, name: str) -> Contacts:
+        from tilesim.sim.affine.footprints import Part, contacts
+
         tensor = next(t for t in self._simulation.program.tensors if t.name == name)
         followers = self._classes.values()
         parts = [Part(f.clusters, f.same, f.touches[name].boxes) for f in followers

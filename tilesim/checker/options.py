@@ -10,8 +10,7 @@ from tilesim.errors import UsageError
 from tilesim.parallel import MAX_JOBS
 from tilesim.records import dataclass
 from tilesim.sim.machine.schedule import require_seed
-from tilesim.sim.schedulers.exhaustive import MAX_SCHEDULES, Limits
-from tilesim.sim.schedulers.frontier import Frontier
+from tilesim.sim.schedulers.frontier import MAX_SCHEDULES, Frontier, Limits
 
 #: of an exploration that is not made
 NO_LIMITS = Limits(0, 0, None)

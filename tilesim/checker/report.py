@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilesim.checker.assumptions import Leaning
 from tilesim.errors import UsageError
@@ -12,11 +12,13 @@ from tilesim.findings.finding import Finding
 from tilesim.ir import display
 from tilesim.ir.display import Shown
 from tilesim.ir.program import Verdict
-from tilesim.proof.certificate import Certificate
 from tilesim.proof.rules import Answer
 from tilesim.records import dataclass, field
 from tilesim.repair import Repairs
-from tilesim.sim.affine.free_parameter import Obstacle
+
+if TYPE_CHECKING:
+    from tilesim.proof.certificate import Certificate
+    from tilesim.sim.affine.free_parameter import Obstacle
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)?(?::(\d+))?")
 #: values as `tilesim.check` takes them: all from 1 on (None), a range, or as `Values.parse` has it

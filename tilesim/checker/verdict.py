@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -35,15 +35,12 @@ from tilesim.checker import coverage
 from tilesim.checker.assumptions import Leaning, program_order
 from tilesim.checker.coverage import begin, noted, surely_used, used
 from tilesim.checker.grid import MANY, Survey, Surveyed, aliases, early_dependents
-from tilesim.checker.launch_control import LaunchPlans, Plan
 from tilesim.checker.options import NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
-from tilesim.checker.ticket_orders import OrderPlans
 from tilesim.checker.witness import Witness, WitnessPolicy, shorten, watched
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.program import Program, Strict, Verdict
-from tilesim.ir.text.mir import fingerprint
 from tilesim.limits import Timer
 from tilesim.parallel import NotData
 from tilesim.records import dataclass, replace
@@ -53,10 +50,13 @@ from tilesim.sim.machine.schedule import Chooser, ResidentEnvironment
 from tilesim.sim.machine.simulate import Interrupted, Run, Simulation
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.observers import certificate
-from tilesim.sim.schedulers.exhaustive import MAX_SCHEDULES, Exploration, explore
-from tilesim.sim.schedulers.lane_lag import Lagging, lagging
-from tilesim.sim.schedulers.sampling import directed, first_failing, longest, sampled, worthwhile
+from tilesim.sim.schedulers.frontier import MAX_SCHEDULES
 from tilesim.wording import count
+
+if TYPE_CHECKING:
+    from tilesim.checker.launch_control import Plan
+    from tilesim.sim.schedulers.exhaustive import Exploration
+    from tilesim.sim.schedulers.lane_lag import Lagging
 
 #: instructions that all clusters together have at most if none of them is to stand for others,
 #: and if none does where that leaves anything open; and warp instructions that they then make at
@@ -432,6 +432,9 @@ class Checking:
 
     def _try_others(self, first: Run, violations: list[Violation], why: tuple[str, ...]) -> Report:
         """Directed schedules, then all that can differ, then random ones."""
+        from tilesim.sim.schedulers.lane_lag import lagging
+        from tilesim.sim.schedulers.sampling import longest
+
         left, bound = self.search.start, ""
         try:
             with self.simulation.shortly(longest(first)):
@@ -486,6 +489,8 @@ class Checking:
         """The report if some number of clusters that launch control cancels makes a run fail."""
         if not any(outcome.asked for outcome in first.outcomes):
             return None
+        from tilesim.checker.launch_control import LaunchPlans
+
         plans = LaunchPlans(self.simulation, self.clusters, first)
         for plan, run in plans.runs(self.inputs):
             self.tried += 1
@@ -507,6 +512,8 @@ class Checking:
         for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
             if not outcome.draws:
                 continue
+            from tilesim.checker.ticket_orders import OrderPlans
+
             executed = first.stats.instructions
             plans = OrderPlans(self.simulation, cluster, outcome, executed, self.inputs)
             open_ends: tuple[str, ...] = ()
@@ -523,6 +530,8 @@ class Checking:
 
     def _explore(self, first: Run) -> tuple[Exploration, bool]:
         """Explores the clusters whose timed run leaves something open; whether that was all."""
+        from tilesim.sim.schedulers.exhaustive import explore
+
         unsure = [
             (cluster, outcome)
             for cluster, outcome in zip(self.clusters, first.outcomes, strict=True)
@@ -542,6 +551,8 @@ class Checking:
 
     def _directed(self, violations: list[Violation]) -> Run | None:
         """The first failing one of the schedules that are to make failed conditions show."""
+        from tilesim.sim.schedulers.sampling import directed
+
         for chooser in directed(violations, self.search.schedules, self.search.seed):
             run = self._run(chooser, self.clusters)
             if run.findings:
@@ -550,6 +561,8 @@ class Checking:
 
     def _sample(self, first: Run, violations: list[Violation]) -> Run | None:
         """The first failing one of some random schedules."""
+        from tilesim.sim.schedulers.sampling import first_failing, sampled, worthwhile
+
         seed, jobs = self.search.seed, self.search.jobs
         schedules = worthwhile(self.search.schedules, first, violations)
         before, result = self.tried, None
@@ -628,6 +641,8 @@ class Checking:
         policy: WitnessPolicy | None = None, plan: Plan | None = None, first_in: int = 0,
         other: Lagging | FirstLane | None = None,
     ) -> Report:  # fmt: skip
+        from tilesim.ir.text.mir import fingerprint  # what only a failure needs
+
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
             plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import simpy
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.ir.text.mir import fingerprint
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.events import Trace
 from tilesim.sim.machine.oracle import Answers, Asker, Order
@@ -32,7 +31,9 @@ from tilesim.sim.machine.schedule import (
 )
 from tilesim.sim.machine.simulate import Run, Simulation, kernel_of
 from tilesim.sim.observers import certificate
-from tilesim.sim.observers.timeline import LIMIT, Recorder, Recording
+
+if TYPE_CHECKING:
+    from tilesim.sim.observers.timeline import Recording
 
 SCHEMA = 2
 WitnessPolicy = Literal["timed", "replay", "resident"]
@@ -243,18 +244,20 @@ def retrace(
     witness: Witness | Mapping[str, Any],
     inputs: Mapping[str, NDArray[Any]] | None = None,
     *,
-    limit: int = LIMIT,
+    limit: int | None = None,
 ) -> Recording:
     """Repeats the schedule of a witness and records it.
 
     Raises:
         UsageError: the witness is malformed, or belongs to another kernel.
     """
+    from tilesim.sim.observers.timeline import LIMIT, Recorder, Recording
+
     parsed, simulation = _fitting(program, witness)
     recorders: list[Recorder] = []
 
     def trace(env: simpy.Environment) -> Trace:
-        recorders.append(Recorder(env, limit))
+        recorders.append(Recorder(env, LIMIT if limit is None else limit))
         return recorders[-1]
 
     run = watched(simulation, parsed, inputs or {}, trace)
@@ -292,6 +295,8 @@ def _fitting(
     if parsed.kernel != kernel.name:
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {kernel.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
+    from tilesim.ir.text.mir import fingerprint
+
     own = fingerprint(simulation.code.mir)
     if parsed.program != own:
         raise UsageError(

@@ -18,7 +18,6 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal
 
-from tilesim import dsl
 from tilesim.arith.types import pred, s32
 from tilesim.dsl.arguments import (
     DTypeLike,
@@ -35,9 +34,16 @@ from tilesim.dsl.arguments import (
     optional_count,
     plain,
 )
+from tilesim.dsl.compute import MemoryOps, WgmmaOps
+from tilesim.dsl.copies import BulkOps, CpAsyncOps, TmaOps
 from tilesim.dsl.generated import BuilderMethods
 from tilesim.dsl.loop_state import Iterations
+from tilesim.dsl.mbarrier import MbarrierOps
+from tilesim.dsl.methods import records
 from tilesim.dsl.region import Region, region
+from tilesim.dsl.sync import BarOps, ClusterOps, FenceOps, GriddepOps
+from tilesim.dsl.tcgen05 import ClcOps, Tcgen05Ops
+from tilesim.dsl.tile import TileOps
 from tilesim.dsl.warps import NamedBarrier, NamedBarriers, Warps
 from tilesim.errors import Diagnostic, InvalidProgram, reject
 from tilesim.ir.declarations import (
@@ -152,20 +158,20 @@ class Builder(BuilderMethods):
         #: what the loops change in Python
         self.iterations = Iterations()
         owners.add(self)
-        self.mbarrier = dsl.MbarrierOps(self)
-        self.tma = dsl.TmaOps(self)
-        self.bulk = dsl.BulkOps(self)
-        self.cp_async = dsl.CpAsyncOps(self)
+        self.mbarrier = MbarrierOps(self)
+        self.tma = TmaOps(self)
+        self.bulk = BulkOps(self)
+        self.cp_async = CpAsyncOps(self)
         self._barriers = NamedBarriers(self)
-        self.bar = dsl.BarOps(self, self._barriers)
-        self.cluster = dsl.ClusterOps(self)
-        self.griddep = dsl.GriddepOps(self)
-        self.fence = dsl.FenceOps(self)
-        self.wgmma = dsl.WgmmaOps(self)
-        self.tcgen05 = dsl.Tcgen05Ops(self)
-        self.clc = dsl.ClcOps(self)
-        self.tile = dsl.TileOps(self)
-        self.mem = dsl.MemoryOps(self)
+        self.bar = BarOps(self, self._barriers)
+        self.cluster = ClusterOps(self)
+        self.griddep = GriddepOps(self)
+        self.fence = FenceOps(self)
+        self.wgmma = WgmmaOps(self)
+        self.tcgen05 = Tcgen05Ops(self)
+        self.clc = ClcOps(self)
+        self.tile = TileOps(self)
+        self.mem = MemoryOps(self)
 
     # ------------------------------------------------------------------ launch and declarations
 
@@ -386,7 +392,7 @@ class Builder(BuilderMethods):
             yield
         block.append(replace(before, orelse=tuple(body)))
 
-    @dsl.records(ElectSync)
+    @records(ElectSync)
     @region
     def elected(self, *, sync: bool = True) -> Iterator[None]:
         """``elect.sync`` and a region for the elected lane of each executing warp.
@@ -402,7 +408,7 @@ class Builder(BuilderMethods):
             yield
         self._append(If(cond=chosen, then=tuple(body), loc=loc))
 
-    @dsl.records(ElectSync)
+    @records(ElectSync)
     @region
     def one_thread(self, warp: int = 0) -> Iterator[None]:
         """A region for one lane of one warp: a single-warp role around `elected`."""
@@ -442,22 +448,22 @@ class Builder(BuilderMethods):
 
     # ------------------------------------------------------------------ common instructions
 
-    @dsl.records(Assign)
+    @records(Assign)
     def assign(self, var: Var, value: Operand) -> None:
         """``var = value``."""
         self.emit(Assign(var=var, value=as_expr(value), loc=caller()))
 
-    @dsl.records(BarSync)
+    @records(BarSync)
     def sync_threads(self) -> None:
         """``__syncthreads()``: named barrier 0 with every thread of the CTA (E1)."""
         self.emit(BarSync(id=as_expr(0), loc=caller()))
 
-    @dsl.records(SyncWarp)
+    @records(SyncWarp)
     def sync_warp(self, mask: Operand = FULL_MASK) -> None:
         """``__syncwarp(mask)`` (E11)."""
         self.emit(SyncWarp(mask=as_expr(mask), loc=caller()))
 
-    @dsl.records(ElectSync)
+    @records(ElectSync)
     def elect(self, name: str = "elected", mask: int = FULL_MASK, *, warp_sync: bool = True) -> Var:
         """``elect.sync``: a predicate that is 1 in one lane of ``mask`` (E12); see `elected`."""
         chosen = Var(self._fresh(name), pred)
@@ -465,12 +471,12 @@ class Builder(BuilderMethods):
         self.emit(ElectSync(result=chosen, mask=mask, warp_sync=warp_sync, loc=caller()))
         return chosen
 
-    @dsl.records(Setmaxnreg)
+    @records(Setmaxnreg)
     def setmaxnreg(self, action: Literal["inc", "dec"], count: int) -> None:
         """``setmaxnreg.inc/.dec`` to ``count`` registers per thread (E13-E18)."""
         self.emit(Setmaxnreg(count=count, action=action, loc=caller()))
 
-    @dsl.records(Exit)
+    @records(Exit)
     def exit(self) -> None:
         """The active lanes end."""
         self.emit(Exit(loc=caller()))

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from tilesim.dsl.builder import Builder
-from tilesim.dsl.loop_state import Iterations, check_iterations
 from tilesim.errors import UsageError
 from tilesim.ir.display import Shown
 from tilesim.ir.expr import ScalarParam, building
@@ -18,6 +16,9 @@ from tilesim.records import dataclass, field
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from tilesim.dsl.builder import Builder
+    from tilesim.dsl.loop_state import Iterations
 
     Arrays = dict[str, np.ndarray]
 
@@ -72,6 +73,8 @@ class Kernel(Shown):
             UsageError: a parameter does not exist.
             InvalidProgram: an operand cannot be expressed.
         """
+        from tilesim.dsl.loop_state import Iterations, check_iterations
+
         builder = self._record(Iterations(repeatable=True), params)
         program = builder.finish()
         check_iterations(builder, lambda iterations: self._record(iterations, params))
@@ -94,6 +97,8 @@ class Kernel(Shown):
 
     def _record(self, iterations: Iterations, params: Params) -> Builder:
         """Runs the kernel's function with a builder that has these ``turns``."""
+        from tilesim.dsl.builder import Builder  # what checks of other programs do not need
+
         builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
         builder.iterations = iterations
         code = getattr(inspect.unwrap(self.function), "__code__", None)

@@ -23,7 +23,6 @@ from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
-from tilesim.ir.text.printer import value_text
 from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_plan import OF_THE_WARP
 from tilesim.sim.affine.free_parameter import Obstacle
@@ -194,6 +193,8 @@ class Evaluator(ABC):
         except NoShift as why:
             named = str(why)
             if isinstance(why.expr, Expr):
+                from tilesim.ir.text.printer import value_text
+
                 named = f"`{value_text(self.machine.program, why.expr)}`"
             self.obstacle = Obstacle(named, instruction.loc, why.period)
             return

@@ -58,13 +58,11 @@ from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.observers import weak_memory
 from tilesim.sim.observers.lane_order import LaneOrder
 from tilesim.sim.observers.monotone_words import Counter
 from tilesim.sim.observers.peers import PeerLog
 from tilesim.sim.observers.races import RaceDetector
 from tilesim.sim.observers.tmem_order import TmemOrder
-from tilesim.sim.observers.value_numbers import NamingDetector
 
 
 def explain_fault(
@@ -256,7 +254,9 @@ class Machine(Core):
     ) -> None:
         super().__init__(program, code, env, options)
         if not self.timed and (self.trace is not None or code.fences_sc):
-            self.views = weak_memory.Views(self.components, self.trace, ordered=code.fences_sc)
+            from tilesim.sim.observers.weak_memory import Views  # where schedules are chosen
+
+            self.views = Views(self.components, self.trace, ordered=code.fences_sc)
         if not self.timed and self.trace is not None:
             self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
         self.globals = memory
@@ -307,7 +307,11 @@ class Machine(Core):
         self.tickets = Tickets(options.order)
         self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
         self.launch = LaunchControl(self, len(self.clusters), first_cluster, memory.cancelled)
-        detector = NamingDetector if code.named else RaceDetector
+        detector = RaceDetector
+        if code.named:
+            from tilesim.sim.observers.value_numbers import NamingDetector
+
+            detector = NamingDetector
         self.races = detector(self, self.warps, [c.memory for c in self.ctas], memory, self.tickets)
         self.peers = PeerLog(self, self.ctas)
         for warp in self.warps:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import simpy
@@ -30,10 +30,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
 from tilesim.ir.verify import verify
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.affine import cluster_classes
-from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
-from tilesim.sim.affine.loop_skipping import Skipper, can_skip
 from tilesim.sim.machine.divergence import diverge, report_missing
 from tilesim.sim.machine.errors import CutOff
 from tilesim.sim.machine.footprint import Unskippable
@@ -56,10 +53,12 @@ from tilesim.sim.machine.schedule import (
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.observers.accessed_bytes import Accessed, is_asked_for
 from tilesim.sim.observers.deadlock import report_deadlock, report_exit
-from tilesim.sim.observers.provenance import name_stores
 from tilesim.sim.observers.uninitialised_reads import Garbage
 from tilesim.transforms.lower import lower
 from tilesim.transforms.rewrite import lanes_apart
+
+if TYPE_CHECKING:
+    from tilesim.sim.affine.cluster_classes import Follower
 
 
 def run_machine(machine: Machine) -> None:
@@ -191,8 +190,8 @@ class Simulation:
         self.accessed = Accessed(mir) if asked else None
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
-        #: what looks for them
-        self.skipper: Callable[[Machine], object] = Skipper
+        #: what looks for them, if not a `Skipper`
+        self.skipper: Callable[[Machine], object] | None = None
         #: is told of every machine that is going to run
         self.watches: Callable[[Machine], object] | None = None
         self._holds = compiler.holds
@@ -243,6 +242,8 @@ class Simulation:
 
     def name(self, stores: Iterable[int]) -> bool:
         """From now on, looks at what these stores leave; whether that can be said of any."""
+        from tilesim.sim.observers.provenance import name_stores
+
         name_stores(self.code, stores)
         return bool(self.code.named)
 
@@ -288,6 +289,8 @@ class Simulation:
 
     def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:
         """From now on, what runs the first of ``clusters`` follows the others."""
+        from tilesim.sim.affine.cluster_classes import Follower
+
         far = (p.far.written for p in plan.values() if p.far is not None)
         follower = Follower(self.program, plan, clusters, self.named.union(*far))
         self.followers[int(clusters[0])] = follower
@@ -329,9 +332,12 @@ class Simulation:
             TakesLong: they make more than their ``patience`` in instructions together, it seems.
         """
         of_runs = replace(self.options, **options)
-        restore = [
-            cluster_classes.kept(self.followers[i]) for i, _ in environments if i in self.followers
-        ]
+        followers = [self.followers[i] for i, _ in environments if i in self.followers]
+        restore: list[Callable[[], None]] = []
+        if followers:
+            from tilesim.sim.affine.cluster_classes import kept
+
+            restore = [kept(follower) for follower in followers]
         try:
             # in repetitions left out no read is compared with what an earlier one discarded
             skips = self.skips and not self.code.losing
@@ -374,8 +380,11 @@ class Simulation:
             if self.accessed is not None:
                 self.accessed.watch(machine)
             # what repetitions leave is named by all of them
-            if skips and not (self._numbers or self.code.named) and can_skip(machine):
-                self.skipper(machine)
+            if skips and not (self._numbers or self.code.named):
+                from tilesim.sim.affine.loop_skipping import Skipper, can_skip
+
+                if can_skip(machine):
+                    (self.skipper or Skipper)(machine)
             try:
                 run_machine(machine)
             except KeyboardInterrupt:

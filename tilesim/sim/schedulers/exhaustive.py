@@ -25,30 +25,14 @@ from tilesim.sim.machine.dependence import UNDEFINED, Sleep, awaken, depends, re
 from tilesim.sim.machine.events import Event, Key, Trace
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.observers.weak_memory import beyond_interleavings
-from tilesim.sim.schedulers.frontier import Explored, Frontier, Node, digest
+from tilesim.sim.schedulers.frontier import MAX_SCHEDULES, Explored, Frontier, Limits, Node, digest
 from tilesim.version import __version__
 from tilesim.wording import count
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.simulate import Run, Simulation
 
-#: schedules to explore at most unless told otherwise
-MAX_SCHEDULES = 1_000_000
-
 Inputs = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far to explore: warp instructions (or time), schedules, and preemptions in each of them.
-
-    A preemption is a move of one agent although the one that moved last could go on. Where a limit
-    in time stops the search depends on the machine; all else about it does not.
-    """
-
-    budget: int | timedelta
-    schedules: int = MAX_SCHEDULES
-    preemptions: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeVar, cast, get_args
 
 from tilesim.errors import UsageError
@@ -15,9 +16,25 @@ from tilesim.records import dataclass, field
 from tilesim.sim.machine.dependence import Sleep, Touch
 from tilesim.sim.machine.events import Key, Kind
 
+#: schedules to explore at most unless told otherwise
+MAX_SCHEDULES = 1_000_000
+
 SCHEMA = 2
 _FIELDS = frozenset({"schema", "program", "preemptions", "cluster", "explored", "path", "sleep"})
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far to explore: warp instructions (or time), schedules, and preemptions in each of them.
+
+    A preemption is a move of one agent although the one that moved last could go on. Where a limit
+    in time stops the search depends on the machine; all else about it does not.
+    """
+
+    budget: int | timedelta
+    schedules: int = MAX_SCHEDULES
+    preemptions: int | None = None
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.lanes import name_lanes
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.simulate import Run, Simulation
-from tilesim.sim.schedulers.exhaustive import Limits, explore
+from tilesim.sim.schedulers.exhaustive import explore
+from tilesim.sim.schedulers.frontier import Limits
 
 #: lanes that are tried: the first, all but the last, and halves
 _LANES = (1, 0x7FFFFFFF, 0xFFFF, 0xFF, 0xFFFFFF)
