@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilesim.ir.effects import Orders, Waits
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.fence import FenceScope
@@ -259,6 +261,7 @@ def add(
     """Joins these rows of ``clock`` into the entry of ``released``."""
     entry = released.get(key)
     if entry is None:
-        entry = released[key] = clock.copy()
-        entry[:] = 0
-    join(entry[rows], clock[rows])
+        entry = released[key] = np.zeros_like(clock)
+        entry[rows] = clock[rows]
+    else:
+        join(entry[rows], clock[rows])

@@ -169,7 +169,8 @@ def added(
     own: Released, dtype: DType, *, releases: bool,
 ) -> None:  # fmt: skip
     """Lanes are about to add, or to increase up to a limit, of which no order is known."""
-    each = _of_each(w, own, releases=releases)
+    # a wait that one lane has ended by itself has seen all of its step
+    each = _of_each(w, own, releases=releases) if w.lanes > 1 else None
     words = by_address(addresses, amounts, dtype)
     w.apart = int(len(words) > 1)
     for address, values in words.items():
@@ -292,10 +293,11 @@ def replaced(
 
 
 def _past(w: Warp, wait: WordWait) -> Clock:
-    """What the warp came after when it entered the loop."""
+    """What the warp came after when it entered the loop: row S of its clock."""
     lap = None if wait.first else w.laps.get(wait.head)
-    if lap is None:
-        return w.clock.copy()
-    if lap.past is None:
-        lap.past = w.clock.copy()
-    return lap.past
+    past = None if lap is None else lap.past
+    if past is None:
+        past = w.clock[: w.machine.components.size].copy()
+        if lap is not None:
+            lap.past = past
+    return past
