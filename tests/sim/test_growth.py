@@ -10,7 +10,9 @@ from tilesim import Builder, Program, f32
 from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
 from tilesim.sim.machine import word_order
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import ROWS, Clock, join
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.simulate import Simulation
 
 
 def turns(count: int) -> Program:
@@ -81,3 +83,18 @@ def test_offsets_of_many_ctas_take_one_number_each(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Sums, "dense", property(dense.append))
     assert check(k.finish()).verdict == "proved"
     assert not dense
+
+
+def test_clocks_have_rows_of_the_async_proxy_only_where_something_is_of_it() -> None:
+    """Each CTA of a grid barrier has clocks of all others."""
+
+    def rows(program: Program) -> float:
+        machines: list[Machine] = []
+        simulation = Simulation(program, numbers=False, strict="practice")
+        simulation.watches = machines.append
+        simulation.run({}, lambda cluster: None)
+        components = machines[0].components
+        return len(components.clock()) / components.size
+
+    assert rows(barrier(4, 1)) == 2
+    assert rows(turns(4)) == ROWS

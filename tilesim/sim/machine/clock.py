@@ -7,9 +7,9 @@ what a ``fence.proxy.async::generic.release`` has begun to hand over, for an acq
 Where CTAs access each other's shared memory and some fences are only for that of the CTA which
 executes them, there are two more rows per cluster rank, of the memory of that CTA alone (H9). Where
 fences are only for shared memory, there is a row of what the generic proxy sees there beyond row G
-(H18). A
-component is a program position of a warp, a count of completed phases of a barrier, or a count of
-completed groups of a warp. Components are never reused.
+(H18). Where all that is done is of the generic proxy, there are rows S and G only. A component is a
+program position of a warp, a count of completed phases of a barrier, or a count of completed groups
+of a warp. Components are never reused.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ GENERIC, SHARED, GLOBAL, HALF = 1, 2, 3, 4
 class Components:
     """Hands out component numbers; `size` is fixed once the machine is built.
 
-    ``own``: of so many CTAs of a cluster the shared memories have rows of their own. ``near``: the
-    generic proxy has a row for shared memory.
+    ``own``: of so many CTAs of a cluster the shared memories have rows of their own.
+    ``in_shared``: the generic proxy has a row for shared memory. ``generic``: there are no rows but
+    S and G.
     """
 
-    def __init__(self, own: int = 0, *, in_shared: bool = False) -> None:
+    def __init__(self, own: int = 0, *, in_shared: bool = False, generic: bool = False) -> None:
+        assert not generic or not (own or in_shared)
+        self.generic = generic
         self.size = 0
         self.own = own
         self.in_shared = in_shared
@@ -50,7 +53,8 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros((ROWS + 2 * self.own + self.in_shared) * self.size, dtype=np.int64)
+        rows = SHARED if self.generic else ROWS + 2 * self.own + self.in_shared
+        return np.zeros(rows * self.size, dtype=np.int64)
 
     def own_row(self, rank: int) -> int:
         """The row of what is visible to the async proxy in the shared memory of this CTA."""
@@ -84,6 +88,8 @@ class Components:
     @property
     def begun(self) -> list[tuple[int, int]]:
         """Rows of what a second fence brings, each with that of what a first one began with."""
+        if self.generic:
+            return []
         own = [(self.own_row(rank), self.own_half(rank)) for rank in range(self.own)]
         return [(SHARED, HALF), *own, *([(self.in_shared_row, GENERIC)] if self.in_shared else [])]
 

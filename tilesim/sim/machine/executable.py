@@ -223,6 +223,8 @@ class Facts:
     words_are_observed: bool = True
     #: what an acquire learns may be up to which CTA has released it (H1)
     asks_for_senders: bool = True
+    #: whatever it does, and all that tells others of that, is of the generic proxy
+    is_generic: bool = False
     #: fences for shared memory alone (H18)
     fences_in_shared: bool = False
     #: warps whose fences act for relaxed operations (H3)

@@ -93,8 +93,9 @@ class Core:
         #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
         self.own_waits: dict[int, list[int]] = {}
         self.components = Components(
-            own=program.cluster_size if plan.fences_own else 0, in_shared=plan.fences_in_shared
-        )
+            own=program.cluster_size if plan.fences_own else 0, in_shared=plan.fences_in_shared,
+            generic=plan.is_generic,
+        )  # fmt: skip
         #: what strong accesses need not have seen, where schedules are chosen
         self.views: Views | None = None
         #: knows that the grids this one depends on have completed (griddepcontrol.wait)

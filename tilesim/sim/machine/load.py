@@ -92,6 +92,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     )
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_in_shared = any(e.in_shared for _, e in orders)
+    code.is_generic = all(map(_is_generic, (e for own in mir.effects for e in own)))
     code.fencing = fencing(mir)
     code.stores_relaxed = stores_relaxed(mir)
     code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
@@ -123,6 +124,26 @@ def note_uses(code: Code, mir: Mir) -> None:
         or any(e.lent or e.partial for _, e in arrivals)
         or any(e.bytes is not None and not constant(e.bytes) for _, e in mir.all_of(fx.Completes))
     )
+
+
+#: effects that no other proxy has a part in, and that complete at once
+_GENERIC = (
+    fx.Defines, fx.JoinsBarrier, fx.Gathers, fx.GathersWarps, fx.Shuffles, fx.Agrees, fx.Elects,
+    fx.Exits,
+)  # fmt: skip
+
+
+def _is_generic(effect: fx.Effect) -> bool:
+    """Whether an effect is of the generic proxy, at once, and in rows S and G of clocks."""
+    match effect:
+        case fx.Reads(proxy="generic", asynchronous=False):
+            return True
+        case fx.Writes(proxy="generic", asynchronous=False):
+            return True
+        case fx.Orders(in_shared=False):
+            return True
+        case _:
+            return isinstance(effect, _GENERIC)
 
 
 def _named_barriers(mir: Mir) -> tuple[int, ...]:
