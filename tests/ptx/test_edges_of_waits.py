@@ -82,6 +82,10 @@ FORMS: dict[str, Form] = {
         f"D: {_if('eq.u32 %p4, %r9, 0')}",
         verdict="bounded",
     ),
+    "a poll before, and a parity that is set behind it": Form(
+        f"{POLL}@%p1 bra D;\nand.b32 %r9, %r11, 2;\n"
+        f"L: {POLL.replace(', 0;', ', %r9;')}@!%p1 bra L;\nD: {READ}"
+    ),
     "a parity that is set in each turn": Form(
         "L: and.b32 %r9, %r11, 2;\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r9;\n"
         f"@!%p1 bra L;\n{READ}"
@@ -305,6 +309,14 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         "setp.ne.u32 %p3, %r4, %r4; setp.eq.u32 %p1, %r4, %r4; setp.eq.u32 %p5, %r4, 77;\n"
         f"@%p5 bra A;\nbra.uni C;\nA: {POLL}C: mov.pred %p3, %p1;\n@%p3 bra D;\n"
         f"L: {POLL.replace('%p1', '%p2')}@!%p2 bra L;\nD: {READ}",
+        "race",
+    ),
+    "a parity that is set where an earlier turn has waited": (
+        ARRIVE + STORE + ARRIVE.replace("[%r1]", "[%r1+8]"),
+        f"mov.u32 %r21, %r1;\nT: {POLL.replace('%r1]', '%r21]')}@%p1 bra D;\n"
+        f"L: {POLL.replace('%r1], 0', '%r21], %r9')}@!%p1 bra L;\nmov.u32 %r9, 1;\n"
+        "D: add.u32 %r21, %r21, 8; add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p2, %r10, 2;\n"
+        f"@%p2 bra T;\n{READ}",
         "race",
     ),
     "a word polled before, whose test is left out": (

@@ -432,7 +432,8 @@ def _tested(
 def _jumped_over(graph: FlowGraph, number: int, target: int, uses: Counter[str]) -> list[int]:
     """The wait that the other way of a branch is, and what sets constants; nothing if it is more.
 
-    What is computed there for the wait alone may be computed always.
+    What is computed there for the wait alone may be computed always, or not behind it, if none of
+    it is of another time.
     """
     code, block, inside = graph.mir.code, graph.block_of[number + 1], range(number + 1, target)
     if graph.blocks[block] != inside or graph.predecessors[block] != [graph.block_of[number]]:
@@ -448,6 +449,7 @@ def _jumped_over(graph: FlowGraph, number: int, target: int, uses: Counter[str])
         isinstance(wait, MbarrierWait)
         and all(isinstance(a, Assign) and isinstance(a.value, Const) for a in answers)
         and all(code[n].guard is None for n in inside)
+        and is_loop_independent(graph.mir, inside)
     )
     return found if right else []
 
