@@ -49,7 +49,7 @@ from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.interface import Core, Options, Stop
 from tilesim.sim.machine.lane_groups import Parts
-from tilesim.sim.machine.mbarrier import Mbarrier, Tokens
+from tilesim.sim.machine.mbarrier import Mbarrier, Token
 from tilesim.sim.machine.memory import GlobalMemory, Overlaid
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.release import Released, ReleasePatterns
@@ -266,7 +266,8 @@ class Machine(Core):
         self.version = 0
         self.pollers: list[Warp] = []
         self.split_groups: list[Warp] = []  #: lanes that are agents of their own
-        self.tokens = Tokens()
+        #: by the numbers that stand for them
+        self.tokens: dict[int, Token] = {}
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
         #: how long a copy of so many bytes takes: the search for repetitions may choose

@@ -820,11 +820,6 @@ class Mbarrier(MbarrierState):
 # ------------------------------------------------------------------ tokens (A19, A20)
 
 
-#: the numbers of consecutive tokens are far apart, so that arithmetic on one does not give another
-_SPREAD = 0x9E3779B97F4A7C15
-_BITS = (1 << 63) - 1
-
-
 class Token(NamedTuple):
     """What the arrive ``by`` returned: the phase (over all lives of ``barrier``) and how many
     arrivals were pending, which only a .noComplete form tells (``counted``)."""
@@ -836,18 +831,11 @@ class Token(NamedTuple):
     by: Side
 
 
-class Tokens:
-    """The tokens of a run, by their numbers."""
+#: the numbers of consecutive tokens are far apart, so that arithmetic on one does not give another
+_SPREAD = 0x9E3779B97F4A7C15
+_BITS = (1 << 63) - 1
 
-    def __init__(self) -> None:
-        self._issued: dict[int, Token] = {}
 
-    def issue(self, token: Token) -> int:
-        """The number that stands for ``token`` in a 64-bit register."""
-        number = (len(self._issued) + 1) * _SPREAD & _BITS
-        self._issued[number] = token
-        return number
-
-    def find(self, number: int) -> Token | None:
-        """The token with this number, None if there is none."""
-        return self._issued.get(number)
+def token_number(count: int) -> int:
+    """What stands in a 64-bit register for the token that is issued after so many others."""
+    return (count + 1) * _SPREAD & _BITS

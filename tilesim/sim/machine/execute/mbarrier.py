@@ -34,7 +34,7 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.mbarrier import Mbarrier, Token, over_arrival
+from tilesim.sim.machine.mbarrier import Mbarrier, Token, over_arrival, token_number
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.view_access import uniform
 from tilesim.sim.observers.phase_conditions import Credit
@@ -231,16 +231,14 @@ def _require_room(
 
 
 def _scopes_reach(barrier: Mbarrier, w: Warp, op: Op, scope: str) -> bool:
-    """True if a release of this scope includes the barrier's CTA (A30, U4)."""
-    return scope == "cluster" or barrier.cta is w.cta or _leans_on_scope(w, op)
-
-
-def _leans_on_scope(w: Warp, op: Op) -> bool:
-    """Whether a release of scope ``.cta`` is accepted for a barrier of another CTA (U4)."""
-    if w.machine.options.ptx:
-        return False
-    w.machine.lean("U4", op)
-    return True
+    """True if a release of this scope includes the barrier's CTA (A30), as scope ``.cta`` does in
+    practice for a barrier of another one (U4)."""
+    if scope == "cluster" or barrier.cta is w.cta:
+        return True
+    practice = not w.machine.options.ptx
+    if practice:
+        w.machine.lean("U4", op)
+    return practice
 
 
 def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Acts:
@@ -321,7 +319,10 @@ def _token(barrier: Mbarrier, w: Warp, op: Op, *, counted: bool = False) -> Any:
     if counted and w.lanes > 1:
         # each lane is told another count, and no move of the machine shows which
         w.machine.outcome.explorable = False
-    return w.machine.tokens.issue(Token(barrier, phase, pending, counted, Side(w, op)))
+    tokens = w.machine.tokens
+    number = token_number(len(tokens))
+    tokens[number] = Token(barrier, phase, pending, counted, Side(w, op))
+    return number
 
 
 def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
@@ -399,7 +400,7 @@ def _pending_count(c: Operands, op: Op, effect: fx.PendingCount) -> Give:
     token = c.expr(effect.token)
 
     def answer(w: Warp) -> int:
-        found = w.machine.tokens.find(uniform(token(w), w))
+        found = w.machine.tokens.get(uniform(token(w), w))
         if found is None or not found.counted:
             raise BarrierError(
                 "phase-alias",
@@ -425,7 +426,7 @@ def parity_of(c: Operands, op: Op, effect: fx.Waits) -> ParityOf:
     value_of = c.expr(effect.phase)
 
     def of_token(w: Warp, barrier: Mbarrier) -> int:
-        return _of_token(w.machine.tokens.find(uniform(value_of(w), w)), barrier)
+        return _of_token(w.machine.tokens.get(uniform(value_of(w), w)), barrier)
 
     def of_parity(w: Warp, barrier: Mbarrier) -> int:
         value = value_of(w)
