@@ -25,12 +25,10 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.repair import Wanted
 from tilesim.repair.cuda import Source
-from tilesim.repair.source_edits import SourceEdits
 from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
 from tilesim.report.text import render
-from tilesim.transforms.lower import lower as lower_tree
 from tilesim.transforms.rewrite import edited, statements
 
 HEAD = (Path(__file__).parent / "cuda" / "head.cu").read_text()
@@ -251,26 +249,6 @@ def test_a_repair_keeps_what_reads_see() -> None:
     assert check(right).verdict == "proved"
     assert order.reversal(right) == ""
     assert "comes before the write at" in order.reversal(wrong)
-
-
-@ts.kernel(warps=1)
-def counted(k: ts.Builder) -> None:
-    """Reads, and changes registers behind that."""
-    s = k.shared("s", ts.s32, (64,))
-    v, v1, i = k.var("v"), k.var("v1"), k.var("i")
-    k.assign(i, k.lane_id)
-    k.mem.store(s[k.lane_id], 1)
-    k.mem.load(v, s[i])
-    k.assign(v1, 3)
-    k.assign(i, i + 1)
-    k.assign(v1, v + v1)
-
-
-def test_a_read_is_moved_only_past_what_leaves_its_registers_alone() -> None:
-    mir = lower_tree(counted.build())
-    edits = SourceEdits(mir, Source("k.cu", []))
-    load = next(n for n, i in enumerate(mir.code) if isinstance(i.what, Load))
-    assert [edits.crosses(load, load + n) for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 def test_statements_of_a_file() -> None:

@@ -153,7 +153,7 @@ def slots(case: Case) -> Cause | None:
         astray = (
             (c, other) for c in reversed(case.history.credits(on))
             if c.tx < 0 and (other := expected_by(case, c)) is not None
-            and on.tx < 0 and (on.pending or (other.on.tx > 0 and other.on.cta is on.cta))
+            and other.on.cta is on.cta and on.tx < 0 and (on.pending or other.on.tx > 0)
         )  # fmt: skip
         landed, other = next(astray, (None, None))
         if landed is None or other is None:

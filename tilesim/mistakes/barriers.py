@@ -330,12 +330,6 @@ def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
         here = tuple(changed(op, loc=place.loc) for op in both)
         what = "fence.mbarrier_init, barrier.cluster.arrive and wait"
         yield of_places("cluster barrier", what, [(place, after(place, fence, *here))], 3)
-    halves = [sum(isinstance(p.what, type(op)) for p in facts.ops) for op in both]
-    if halves[0] != halves[1]:  # one of a pair is missing
-        close = near(facts, focus, 1)
-        missing = both[halves[0] > halves[1]]
-        yield from inserted(facts, "cluster barrier", (missing,), close)
-        yield from inserted(facts, "cluster barrier", (missing,), close, late=True)
 
 
 def _top(facts: Facts) -> list[Place]:

@@ -95,18 +95,11 @@ def branch_past(mir: Mir, op: Op) -> Loc | None:
 
 
 def simple(expr: Expr) -> Expr:
-    """``expr`` without ``^ 1 ^ 1`` and other steps that come of editing it twice."""
+    """``expr`` without ``^ 1 ^ 1``, which comes of editing it twice."""
     match expr:
         case Binary("^", Binary("^", inner, Const(a)), Const(b)):
             both = int(a) ^ int(b)
             return simple(inner) if not both else binary("^", simple(inner), both)
-        case Binary("^", inner, Const(0)):
-            return simple(inner)
-        case Binary("+" | "-" as op, Binary("+" | "-" as inner_op, inner, Const(a)), Const(b)):
-            total = (int(a) if inner_op == "+" else -int(a)) + (int(b) if op == "+" else -int(b))
-            return binary("+", inner, total) if total >= 0 else binary("-", inner, -total)
-        case Binary("%", Binary("+", Binary("%", inner, Const(n)), Const(a)), Const(m)) if n == m:
-            return binary("%", inner, m) if not int(a) % int(n) else expr
         case _:
             return expr
 
@@ -434,8 +427,6 @@ def _is_one(cond: Expr | None, elected: frozenset[str]) -> bool:
             return name in elected
         case Binary("==", lhs, Const()):
             return any(isinstance(e, Special) and e.name in _LANE for e in walk(lhs))
-        case Binary("and", lhs, rhs):
-            return _is_one(lhs, elected) or _is_one(rhs, elected)
         case _:
             return False
 

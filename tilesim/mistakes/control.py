@@ -107,9 +107,6 @@ def _neighbours(cond: Expr) -> Iterator[Expr]:
         case Binary("==", lhs, Const(value)):
             for delta in (1, -1):
                 yield Binary("==", lhs, Const(int(value) + delta))
-        case Binary("and", lhs, rhs):
-            yield lhs
-            yield rhs
         case _:
             pass
 

@@ -28,7 +28,7 @@ from tilesim.ir.ops.mbarrier import (
 )
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma
-from tilesim.ir.program import For, If, Program, Stmt, While
+from tilesim.ir.program import For, If, Program, Stmt
 from tilesim.ir.program import walk as all_in
 from tilesim.mistakes.context import Facts, effects_of, has, units_of
 from tilesim.mistakes.edits import Edit, after, before, changed, of_places
@@ -499,14 +499,11 @@ def _data(op: Op) -> Iterator[tuple[str, Unit]]:
         yield what, (changed(op, **{name: moved}),)
 
 
-@statement_fault("wait dropped", "no instruction waits for the phase", Op, While)
-def _unwaited(stmt: Op | While) -> Iterator[tuple[str, Unit]]:
-    if isinstance(stmt, Op):
-        effects = stmt.effects()
-        if len(effects) == 1 and isinstance(effects[0], fx.Waits) and not effects[0].poll:
-            yield "the wait is removed", ()
-    elif stmt.body and all(has(s, fx.Waits) for s in stmt.body):
-        yield "the loop that polls is removed", ()
+@statement_fault("wait dropped", "no instruction waits for the phase")
+def _unwaited(op: Op) -> Iterator[tuple[str, Unit]]:
+    effects = op.effects()
+    if len(effects) == 1 and isinstance(effects[0], fx.Waits) and not effects[0].poll:
+        yield "the wait is removed", ()
 
 
 @statement_fault("wrong parity", "a wait starts with the other parity")

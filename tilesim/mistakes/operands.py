@@ -14,7 +14,6 @@ from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.op import Op, operand_names
-from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.program import For, If, Stmt
@@ -140,7 +139,7 @@ def _count(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
     place, site = group[0]
     known = constant(site.value)
     if known is None:
-        return [binary("+", site.value, 1), binary("-", site.value, 1)]
+        return []
     counts = [*_arriving(facts, place), *focus.arrivals, known - 1, known + 1]
     counts += [known * 2, known // 2, 1, *(len(p.warps) for p in facts.ops)]
     return [Const(n) for n in counts if n > 0]
@@ -179,7 +178,7 @@ def _bytes(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
         return []
     known, sums = constant(site.value), list(copied(facts, place))
     if known is None:
-        return [*map(Const, sums), site.value - 16, site.value + 16]
+        return map(Const, sums)
     sums += [*focus.bytes, *(known + n for n in focus.bytes), known * 2, known // 2]
     sums += [known - n for n in focus.bytes]
     return [Const(n) for n in sums if n > 0]
@@ -574,16 +573,12 @@ def _arrivals(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
             issued = {e.group for p in facts.ops for e in effects_of(p) if isinstance(e, fx.Issues)}
             if "tcgen05" in issued and not mbar.remote:
                 yield Tcgen05Commit(mbar=mbar, loc=loc)
-            if "cp.async" in issued and not mbar.remote:
-                yield CpAsyncMbarrierArrive(mbar=mbar, noinc=True, loc=loc)
         case MbarrierExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc):
             yield MbarrierArriveExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc)
         case MbarrierArriveExpectTx(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc):
             if token is None:
                 yield MbarrierExpectTx(mbar=mbar, bytes=op.bytes, scope=scope, loc=loc)
             yield MbarrierArrive(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc)
-        case CpAsyncMbarrierArrive():
-            yield replace(op, noinc=not op.noinc)
         case Tcgen05Commit():
             yield replace(op, cta_group=1 if op.cta_group == 2 else 2)
         case _:

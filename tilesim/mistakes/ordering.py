@@ -86,16 +86,12 @@ def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | No
     if warp is not first.warp:
         unmet = same_code(case, first, op) and not meet(case, first.warp, first.at, warp, at)
         return first if unmet else None
-    if case.finding.kind not in LANES_APART:
-        return None
-    assert first.done is not None
+    nth = 0 if first.done is None else first.done.nth
     for other in sharing(case, first):
-        done = case.history.executions(other, first.op.number)[first.done.nth :][:1]
-        side = Side(other, first.op, done[0] if done else None)
-        if other is warp or not done or not same_code(case, side, op):
-            continue
-        if not meet(case, other, side.at, warp, at):
-            return side
+        for done in case.history.executions(other, first.op.number)[nth : nth + 1]:
+            side = Side(other, first.op, done)
+            if same_code(case, side, op) and not meet(case, other, side.at, warp, at):
+                return side
     return None
 
 
@@ -111,8 +107,6 @@ def sharing(case: Case, side: Side) -> list[Agent]:
 def bar_of(case: Case, warps: Collection[Agent]) -> str:
     """The barrier in which some warps of a CTA meet, in PTX's words."""
     numbers = sorted({w.number for w in warps})
-    if len(numbers) == 1:
-        return "bar.warp.sync"
     if set(numbers) == {w.number for w in case.history.peers(next(iter(warps)))}:
         return "bar.sync of the whole CTA"
     first = [n for n in numbers if n - 1 not in numbers]
@@ -184,10 +178,10 @@ def let_wait(case: Case, later: Side, earlier: Side) -> str:
         bar = "a barrier of the cluster"
     else:
         return ""
-    begin = f"let {later.warp} wait for {earlier.warp}'s {earlier.op.mnemonic}"
-    if how is not None:
-        return f"{begin} before its {later.op.mnemonic}: on the mbarrier that it completes"
-    return f"{begin} before its {later.op.mnemonic}: {bar} in between, or an mbarrier"
+    return (
+        f"let {later.warp} wait for {earlier.warp}'s {earlier.op.mnemonic} before its "
+        f"{later.op.mnemonic}: {bar} in between, or an mbarrier"
+    )
 
 
 #: by group of operations for which the warp that issues them waits, what its instructions are named
@@ -939,10 +933,9 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     before its next wait, where it has met its group, or the access."""
     history = case.history
     assert side.done is not None
-    following = (p.issued for p in history.passes(side.warp) if p.issued > side.at)
-    iteration = history.between(side.warp, side.at, next(following))
-    place = next((d for d in reversed(iteration) if has(d, fx.JoinsBarrier)), side.done)
-    return case.warp(side.warp, place, f"does not arrive on {on.label} afterwards", on)
+    following = next((p.issued for p in history.passes(side.warp) if p.issued > side.at), END)
+    met = history.latest(side.warp, following, fx.JoinsBarrier, first=side.at)
+    return case.warp(side.warp, met or side.done, f"does not arrive on {on.label} afterwards", on)
 
 
 def quiet_round(case: Case) -> Cause | None:
@@ -970,8 +963,8 @@ def after_the_init(case: Case) -> Cause | None:
                 return _unawaited(case, over)
             last = side.op
             for op in case.history.code_of(side.warp):
-                near = 0 < op.number - last.number < _NEAR
-                if near and (has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)):
+                inits = has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)
+                if inits and 0 < op.number - last.number < _NEAR:
                     last = op
             return Cause(
                 "nothing hands the initialisation on to the warps that use the barrier",
@@ -1057,9 +1050,7 @@ def uneven_rounds(case: Case) -> Cause | None:
     if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
         return None
     mir = case.mir
-    odd = next(
-        (m for m, o in zip(mine, other, strict=False) if m.op is not o.op), mine[-1]
-    )  # fmt: skip
+    odd = next(m for m, o in zip(mine, other, strict=False) if m.op is not o.op)
     where = branch_past(mir, odd.op)
     sides = [] if where is None else [case.warp(ending[0], where, "leaves a round out")]
     return Cause(

@@ -295,8 +295,6 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
         return None
-    if _in_an_earlier_iteration(case, link):
-        return None
     filled, read = (slot_of(case, side) for side in (first, second))
     tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
     every = (on for on in case.history.objects() if array_of(on) == array_of(landing))
@@ -319,16 +317,6 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
             f"wait for the barrier of slot {read}, or access slot {waited}",
         )
     return None
-
-
-def _in_an_earlier_iteration(case: Case, link: Link) -> bool:
-    """Whether the wait was in an earlier turn of the loop that the access is in as well: the one of
-    this turn has not been made, whatever it asks for."""
-    waited, mine = case.history.turns_at(link.wait), link.second.done
-    if mine is None or not waited or not mine.iterations:
-        return False
-    same = case.loop_range(link.wait.op) == case.loop_range(link.second.op)
-    return same and waited[-1] != mine.iterations[-1]
 
 
 def slot_of(case: Case, side: Side) -> int | None:

@@ -7,7 +7,6 @@ two statements in a line) is no place for a patch.
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +17,12 @@ from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
-from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
 from tilesim.ir.ops.fence import Fence
 from tilesim.ir.spelling import Slot, opcode, spelling
 from tilesim.records import dataclass, field
 
 #: files of CUDA and C++
 ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")
-#: how far quoted includes are followed for helpers
-_DEPTH = 3
 _FULL = 0xFFFFFFFF
 
 _NOISE = re.compile(
@@ -35,7 +31,6 @@ _NOISE = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LABEL = re.compile(r"(?:case\b[^:;{}]*|default|[A-Za-z_]\w*)\s*:(?!:)")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 _CONSTRAINT = re.compile(r'"[+=&]*[a-z]"\s*\(')
 #: an arrival without bytes or a token, as one instruction of PTX, and ``mapa``
@@ -228,22 +223,8 @@ class Source:
 
     @cached_property
     def helpers(self) -> tuple[Helper, ...]:
-        """The functions of the file, and of those that it includes from its folder, that are
-        nothing but inline PTX."""
-        found = [h for f in self.functions if (h := self._helper(f)) is not None]
-        for path in self._included(_DEPTH):
-            source = of_file(path)
-            if source is not None:
-                found += [h for f in source.functions if (h := source._helper(f)) is not None]
-        return tuple(found)
-
-    def _included(self, depth: int) -> Iterator[str]:
-        for name in _INCLUDE.findall(self.text) if depth else ():
-            path = os.path.join(os.path.dirname(self.file), name)
-            source = of_file(path)
-            if source is not None:
-                yield path
-                yield from source._included(depth - 1)
+        """The functions of the file that are nothing but inline PTX."""
+        return tuple(h for f in self.functions if (h := self._helper(f)) is not None)
 
     def _helper(self, function: Function) -> Helper | None:
         body = function.body.statements
@@ -333,8 +314,6 @@ class Source:
             return str(known)
         if self._asks_rank:
             return f"{self._asks_rank}() ^ 1"
-        if "cooperative_groups.h" in self.text:
-            return f"{self._groups}::this_cluster().block_rank() ^ 1"
         return None
 
     @property
@@ -403,14 +382,6 @@ class Source:
             call = helper.call([wanted])
             if call is not None:
                 return call
-        if "cuda_pipeline" in self.text:
-            match op:
-                case CpAsyncCommitGroup():
-                    return "__pipeline_commit();"
-                case CpAsyncWaitGroup(pending=n):
-                    return f"__pipeline_wait_prior({n});"
-                case _:
-                    pass
         code, numbers = wanted
         operands = ", ".join(map(str, numbers))
         return f'asm volatile("{code}{" " if operands else ""}{operands};" ::: "memory");'

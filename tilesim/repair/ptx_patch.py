@@ -121,10 +121,6 @@ class Lines:
         if apart is None:
             return
         _, was, worth = apart
-        if isinstance(was, str) and isinstance(worth, str):
-            if code.count(f".{was}") == 1:
-                yield guard + code.replace(f".{was}", f".{worth}") + rest
-            return
         known_worth, before = whole_number(worth), whole_number(was)
         step = _step(was, worth)
         for token in _tokens(rest, before):

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import dropwhile
+from typing import TypeGuard
 
 from tilesim.analysis.cfg import graph_of
-from tilesim.analysis.uses_defs import reads, sets
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
@@ -259,35 +259,21 @@ class SourceEdits:
             return None
         return Spot(end, late=isinstance(self.mir.code[end].what, Join))
 
-    def _hoisted(self, gap: Gap, spots: Sequence[Spot]) -> dict[int, int] | None:
-        """Loads that the compiler has put before a spot and the source has behind it, each with the
-        spot; None: one cannot be moved there, as its number is used before."""
-        moved: dict[int, int] = {}
+    def _is_read_early(self, gap: Gap, spots: Sequence[Spot]) -> bool:
+        """Whether the compiler has put a load from shared memory before a spot that the source has
+        behind it: what is proved would be another program."""
         ends = [copy[-1][0] for copy in self._copies(gap.function, gap.block)]
-        for place, spot in enumerate(spots):
+        for spot in spots:
             begin = max((end + 1 for end in ends if end < spot.number), default=0)
             for number in range(begin, spot.number):
                 what = self.mir.code[number].what
-                line = self._line(number, gap.function) if _loads(what) else None
+                shared = _loads(what) and any(e.view.space == "shared" for e in what.effects()
+                                              if isinstance(e, fx.Reads))  # fmt: skip
+                line = self._line(number, gap.function) if shared else None
                 sibling = None if line is None else self._sibling(gap.block, line)
-                if sibling is None or sibling < gap.index:
-                    continue
-                assert isinstance(what, Op)
-                if not self.crosses(number, spot.number):
-                    moved[number] = place
-                elif _shared(what):
-                    return None
-        return moved
-
-    def crosses(self, number: int, end: int) -> bool:
-        """Whether a load cannot be executed just before instruction ``end`` instead: it is in
-        another block, what it sets is used or set before that, or what it uses is set anew."""
-        graph = graph_of(self.mir)
-        if graph.block_of[number] != graph.block_of[min(end, len(self.mir.code) - 1)]:
-            return True
-        mir, own = self.mir, sets(self.mir, number)
-        needs = own | reads(mir, number)
-        return any(own & reads(mir, n) or needs & sets(mir, n) for n in range(number + 1, end))
+                if sibling is not None and sibling >= gap.index:
+                    return True
+        return False
 
     # ------------------------------------------------------------------ edits
 
@@ -351,17 +337,11 @@ class SourceEdits:
         for place, (gap, ops) in enumerate(wanted):
             spots = self.spots(gap)
             text = texts[place] if texts else self.source.spelled(ops)
-            if spots is None or text is None:
+            if spots is None or text is None or self._is_read_early(gap, spots):
                 return None
-            moved = self._hoisted(gap, spots)
-            if moved is None:
-                return None
-            for number in moved:
-                code[number] = ()
-            for here, spot in enumerate(spots):
+            for spot in spots:
                 old = code.get(spot.number, (self.mir.code[spot.number],))
                 new = tuple(Instruction(op, None, self._role(spot)) for op in ops)
-                new += tuple(self.mir.code[n] for n, to in moved.items() if to == here)
                 code[spot.number] = (*old, *new) if spot.late else (*new, *old)
             found.append(self._patch(gap, text))
             said.append(self._said(gap, text))
@@ -555,15 +535,11 @@ def is_anchor(what: Stmt | Control) -> bool:
     return not quiet or bool(getattr(what, "synchronises", False))
 
 
-def _loads(what: Stmt | Control) -> bool:
+def _loads(what: Stmt | Control) -> TypeGuard[Op]:
     return (
         isinstance(what, Op) and not is_anchor(what)
         and has(what, fx.Reads)
     )  # fmt: skip
-
-
-def _shared(op: Op) -> bool:
-    return any(isinstance(e, fx.Reads) and e.view.space == "shared" for e in op.effects())
 
 
 def _synchronises(what: Stmt | Control) -> bool:
