@@ -234,43 +234,6 @@ def test_a_fault_in_a_turn_far_away() -> None:
     assert report.for_all.at == 2_001
 
 
-def test_python_that_looks_at_the_parameter() -> None:
-    """Whatever way a kernel's function takes for one value only is seen."""
-    table = {77: 1}
-
-    def looked_up(n: int) -> Program:
-        return ring(n, faulty=(lambda i: i.eq(3)) if n in table else None)
-
-    def unrolled(n: int) -> Program:
-        return ring(len([0 for _ in range(n)]))
-
-    def written(n: int) -> Program:
-        return ring(n, faulty=(lambda i: i.eq(3)) if f"{n}" == "77" else None)
-
-    def swallowed(n: int) -> Program:
-        try:
-            return ring(n, faulty=(lambda i: i.eq(3)) if int(n) == 77 else None)
-        except Exception:
-            return ring(n)
-
-    for build in (looked_up, unrolled, written, swallowed):
-        report = proof(build, n=None)
-        assert report.verdict == "proved"
-        assert report.for_all is not None
-        assert not report.for_all.proved
-        obstacle = report.for_all.obstacle
-        assert obstacle is not None
-        assert obstacle.loc.file.endswith("test_forall.py")
-        assert str(obstacle) in report.reasons[-1]
-
-
-def test_consumers_that_make_another_number_of_turns() -> None:
-    report = proof(lambda n: ring(n, consumer_trips=n + 1), n=None)
-    assert report.verdict == "failed"
-    report = proof(lambda n: ring(n, consumer_trips=n if n < 91 else n + 1), n=None)
-    assert (report.verdict, report.for_all and report.for_all.at) == ("failed", 91)
-
-
 def test_what_depends_on_the_parameter_otherwise() -> None:
     """Places in shared memory, and in global memory that may end."""
 
@@ -338,9 +301,6 @@ def test_what_is_written_may_grow(build: Callable[[int], Program]) -> None:
 @pytest.mark.parametrize(
     ("build", "first"),
     [
-        (lambda n: written(n, rows=4096, other=90), 91),
-        (lambda n: written(n, rows=4096, other=270, row=lambda i: 3 * i), 91),
-        (lambda n: written(n, rows=4096, row=lambda i: 2 * i, other=n + 59), 61),
         (lambda n: written(n, rows=4096, ctas=2), 91),
         (lambda n: written(n, rows=4096, other=200 - n, turns=70), 131),
     ],

@@ -138,8 +138,6 @@ def test_comparisons_that_are_not_made_are_counted(pytester: pytest.Pytester) ->
         assert f"{one[:-1]}: tensors have no values here\n  torch.allclose at test.py:7" in strict
     mark = "@pytest.mark.triton_check(strict_values=True)"
     assert "1 failed, 1 passed" in run(pytester, (mark, COMPARES + RIGHT), (mark, RIGHT))
-    nothing = run(pytester, ("", RIGHT))
-    assert "not made" not in nothing
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
