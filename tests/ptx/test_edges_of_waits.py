@@ -218,6 +218,12 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         f"D: {_if('eq.u32 %p4, %r9, 1')}",
         "race",
     ),
+    "a number set where it waits, behind one answer of both polls": (
+        ARRIVE + STORE,
+        f"{POLL}@%p1 bra D;\nL: {POLL}@!%p1 bra L;\nmov.u32 %r9, 1;\n"
+        f"D: {_if('eq.u32 %p4, %r9, 1')}",
+        "race",
+    ),
     "an arrival in the loop": (
         STORE,
         f"L: {POLL}@%p1 bra D;\n@%p6 mbarrier.arrive.shared::cta.b64 _, [%r1];\nbra L;\nD: {READ}",

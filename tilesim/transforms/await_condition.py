@@ -39,7 +39,7 @@ from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant, walk
 from tilesim.ir.frozen import cached
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
@@ -393,14 +393,19 @@ def _guarded(mir: Mir) -> Mir:
             # what is computed of the wait's answer, and not used behind it
             idle = [n for n in range(inside[0], branch.target) if n not in inside]
             left = uses - Counter(name for n in idle for name in reads(mir, n))
-            instead.update((n, ()) for n in (number, *setters, *idle))
-            for n in inside:
-                what = mir.code[n].what
-                # an answer that is not used need not be set
-                unused = isinstance(what, Assign) and what.var != flag and not left[what.var.name]
-                guarded = replace(mir.code[n], guard=Unary("not", flag))
-                instead[n] = () if unused else (guarded,)
+            kept = [
+                replace(mir.code[n], guard=Unary("not", flag)) for n in inside
+                if not _is_unused(mir.code[n].what, flag, left)
+            ]  # fmt: skip
+            kept.sort(key=lambda i: isinstance(i.what, Assign) and i.what.var == flag)
+            instead.update((n, ()) for n in (number, *setters, *idle, *inside))
+            instead[inside[0]] = tuple(kept)
     return renumbered(mir, instead) if instead else mir
+
+
+def _is_unused(what: Op | Control, flag: Var, uses: Counter[str]) -> bool:
+    """Whether an instruction sets an answer that is not used: it need not be set."""
+    return isinstance(what, Assign) and what.var != flag and not uses[what.var.name]
 
 
 def _flags(mir: Mir) -> set[Var]:
