@@ -7,7 +7,7 @@ refused, or still true of its program. As a file it is `tilesim.checker.certific
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -107,10 +107,6 @@ def _tokens(x: Any) -> Iterator[str]:
         yield f"[{len(x)}"
         for item in x:
             yield from _tokens(item)
-    elif isinstance(x, Mapping):
-        yield f"{{{len(x)}"
-        for key in sorted(x, key=repr):
-            yield from _tokens((key, x[key]))
     elif isinstance(x, frozenset):
         yield from _tokens(sorted(x, key=repr))
     else:

@@ -21,7 +21,7 @@ from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.declarations import Fragment, Unsaid, View
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
 from tilesim.ir.fragments import Held, layout_of
-from tilesim.ir.op import Computation, Rearranges
+from tilesim.ir.op import Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import (
@@ -37,7 +37,7 @@ from tilesim.proof.machine import (
 )
 from tilesim.proof.many import UNKNOWN, Many
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
-from tilesim.proof.moving import at_view, fixed, through_map
+from tilesim.proof.moving import at_view
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -390,37 +390,7 @@ def _in_all(x: Execution, e: fx.Defines) -> Many | None:
         found = UNKNOWN
     elif isinstance(e.value, Expr) and x.op.mnemonic not in _OF_PLACES:
         found = v.in_all(e.value, w)
-    elif e.value is None and isinstance(x.op, Computation):
-        found = _computed_in_all(x, x.op)
     return None if found is None or x.unless else v.assigned(w, e.var, found, x.lanes)
-
-
-class _AllInputs:
-    """Numbers of a warp and its shadows as `tilesim.ir.op.Inputs` of an instruction."""
-
-    active = ...
-
-    def __init__(self, x: Execution) -> None:
-        self._x = x
-
-    def lanes(self, operand: Expr) -> NDArray[np.int64]:
-        """An operand, by cluster and lane."""
-        many = self._x.machine.operands.in_all(operand, self._x.warp)
-        if many is None or many.base or many.numbers is None:
-            raise _Unknown
-        return many.numbers
-
-
-def _computed_in_all(x: Execution, op: Computation) -> Many | None:
-    """The only result of an instruction."""
-    inputs: Any = _AllInputs(x)
-    try:
-        found = None if op.unspecified(inputs) else op.compute_many(inputs.lanes)
-    except _Unknown:
-        return None
-    if found is None or len(found) > 1 or (numbers := found[0]).max() >> 63:
-        return None
-    return Many(numbers.astype(np.int64))
 
 
 def _is_data(x: Execution, view: object) -> bool:
@@ -689,7 +659,7 @@ def _lies_at(x: Execution, view: View, w: Any) -> list[Any]:
     found: list[Any] = [None] * LANES
     if reads is None or not (plain or x.settled):
         return found
-    if w.every and view.space != "shared" and not fixed(x.machine.operands, view, w):
+    if w.every and view.space != "shared":
         return found
     lanes = [i for i in x.lanes if i < (reads.lanes or LANES)]
     for group, place, at, _, any_ in x.machine.operands.view(view, w, lanes):
@@ -901,13 +871,10 @@ def _constant(e: fx.Reads | fx.Writes) -> bool:
 
 def _in_every_program(x: Execution, e: fx.Reads | fx.Writes, s: Any, lanes: Sequence[int]) -> None:
     """An access of global memory, in all programs of a family."""
-    issues, by_lane = x.effect(fx.Issues), e.lanes and e.view.size > 1
-    multiple = 1
     if e.asynchronous:
-        multiple = (issues is not None and issues.piece) or 16
-    elif by_lane:
-        multiple = e.view.size * e.view.dtype.bytes
+        raise NotCovered(f"{x.where}: an asynchronous copy, for every value of a parameter")
     write = isinstance(e, fx.Writes) or _strong(e) is not None or e.noncoherent
+    multiple = e.view.size * e.view.dtype.bytes if e.lanes else 1
     at_view(x.machine, e.view, s, lanes, write=write, multiple=multiple)
 
 
@@ -1125,8 +1092,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
         each = each[:1] if m.operands.starts_right_in_all(e, x.warp) else each
     for w in each:
         if w.every:
-            through_map(m, e, w, x.lanes)
-            continue
+            raise NotCovered(f"{x.where}: a copy by a tensor map, for every value of a parameter")
         for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
             if write and not strong:
                 _distinct(x, at)
@@ -1154,8 +1120,7 @@ def _prefetches(x: Execution, e: fx.Prefetches) -> None:
         return
     for w in x.warp.each:
         if w.every:
-            at_view(x.machine, e.view, w, x.lanes, write=False, multiple=16)
-            continue
+            raise NotCovered(f"{x.where}: a prefetch, for every value of a parameter")
         for named in x.machine.operands.view(e.view, w, x.lanes):
             x.machine.memory(named.place).in_bounds(named.bytes, x.where)
             if not _one_piece(named.bytes, 16):

@@ -21,8 +21,6 @@ class Flow:
     def next(self, at: int) -> set[int]:
         """Where an instruction may lead. The program ends behind its last one."""
         end = len(self._mir.code)
-        if at == end:
-            return set()
         instruction = self._mir.code[at]
         behind = {at + 1} if instruction.guard is not None else set[int]()
         match instruction.what:

@@ -13,7 +13,6 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from tilesim.ir.declarations import GlobalTensor, View
-from tilesim.ir.effects import ReadsMap, WritesMap
 from tilesim.ir.expr import Expr
 from tilesim.proof.forms import Form, Number, formed, plus
 from tilesim.proof.operands import Operands, lane_of
@@ -40,29 +39,6 @@ class Box(NamedTuple):
         return [low[1:] for low in self.lows]
 
 
-def through_map(m: Any, e: ReadsMap | WritesMap, s: Any, lanes: Sequence[int]) -> None:
-    """A copy, in all programs of a family: aligned (B19), and, if it may conflict, a box.
-
-    Raises: NotCovered: that is not shown."""
-    v, t, write = m.operands, e.map.tensor, isinstance(e, WritesMap)
-    _shown(e.mode == "tile" and not e.map.packing and e.map.element_strides is None, t)
-    starts = [*_places(v, e.coords, s, lanes)]
-    for coords in starts:
-        _, *moves = formed(coords[-1])
-        least = min(v.cone.limits(c)[0] for c in coords)
-        right = not any(n * t.dtype.bytes % 16 for n in moves)
-        _shown(right and (not write or least >= 0), t)
-    if t.name in m.read_only:
-        return
-    _shown(e.map.dims is None and not e.map.offset, t)
-    for coords in starts:
-        for c, n, size in zip(coords, e.map.box, sizes(v, t), strict=True):
-            # what is cut off at the end of the tensor is so in all programs
-            fixed = not isinstance(c, Form) and not isinstance(size, Form)
-            _shown(fixed or _fits(v, c, n, size), t)
-    _touches(m, t, s, write, starts, e.map.box)
-
-
 def at_view(
     m: Any, view: View, s: Any, lanes: Sequence[int], *, write: bool, multiple: int
 ) -> None:
@@ -86,13 +62,6 @@ def at_view(
             _shown(_fits(v, o, n, size) and (multiple == 1 or kept), t)
     if t.name not in m.read_only:
         _touches(m, t, s, write, starts, view.extents)
-
-
-def fixed(v: Operands, view: View, s: Any) -> bool:
-    """Whether a view is at one place in all programs."""
-    rows = [v.value(e, s) for e in view.operands]
-    every = [x for row in rows for x in (row if isinstance(row, list) else [row])]
-    return not any(isinstance(x, Form) for x in every)
 
 
 def sizes(v: Operands, t: GlobalTensor) -> list[Number]:

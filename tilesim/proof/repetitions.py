@@ -29,7 +29,7 @@ from tilesim.proof.operands import (
     chosen,
     uniform,
 )
-from tilesim.proof.phases import Token
+from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, rule
 
 
@@ -120,10 +120,8 @@ def _at(value: Any, iteration: Form) -> Any:
     match value:
         case list(row):
             return uniform([_at(x, iteration) for x in row])
-        case Chosen() as x:
-            return chosen(*(_at(y, iteration) for y in x))
-        case Asked(look, yes, no):
-            return Asked(look, *(_at(y, iteration) for y in (yes, no)))
+        case Chosen() | Asked():
+            return None
         case Form(base, by, more):
             return plus(Form(base, 0, more), iteration, by)
     return value
@@ -146,11 +144,9 @@ def _goes_on(cluster: int, begins: Sequence[Any], ends: Sequence[Any]) -> None:
 
 def _typed(value: Value) -> object:
     """A value, and what it is; tokens and polls are compared in the state."""
-    if isinstance(value, Asked):
-        return Asked, _typed(value.yes), _typed(value.no)
-    if isinstance(value, list | Chosen):
+    if isinstance(value, list | Chosen | Asked):
         return type(value), [_typed(x) for x in value]
-    return type(value), None if isinstance(value, Token) else value
+    return type(value), None if isinstance(value, Token | Look) else value
 
 
 def registers(one: Warp | Shadow) -> dict[str, Value]:
@@ -180,9 +176,7 @@ def _growth(p: Any, q: Any) -> Any:
     if isinstance(p, Chosen) and isinstance(q, Chosen):
         return Chosen(_growth(p.leader, q.leader), _growth(p.rest, q.rest))
     if isinstance(p, Form) or isinstance(q, Form):
-        both = {type(p), type(q)} <= {int, Form}
-        grows = plus(q, p, -1) if both else 0
-        return grows if isinstance(grows, int) else None
+        return None
     return q - p if isinstance(p, int) and isinstance(q, int) and type(p) is type(q) else 0
 
 
