@@ -20,6 +20,8 @@ NUMBERS = (0, 1, 2, 3, 5, 31, 32, 63, 64, 65, -1, -7, 1 << 31, (1 << 31) - 1, (1
            1 << 62, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1)  # fmt: skip
 VARIABLES = (Var("a", s32), Var("b", u32), Var("c", s64), Var("d", u64), Var("p", s64),
              Var("q", u64), Var("n", s32), Var("m", u64))  # fmt: skip
+#: registers that mostly some lanes only have set
+SET_BY = {"a": range(1), "c": range(5, 20), "q": range(1)}
 
 
 def a_warp(clusters: int) -> tuple[Operands, Warp]:
@@ -46,6 +48,8 @@ def a_value(draw: random.Random, var: Var) -> Value:
     made = [a_number(draw, var) for _ in range(draw.choice((1, LANES)))]
     if var.name in "pq":
         made = [Address(draw.randrange(1 << 41), "g" if var.name == "p" else "h") for _ in made]
+    if (some := SET_BY.get(var.name)) and draw.random() < 0.9:
+        made = [made[i % len(made)] if i in some else None for i in range(LANES)]
     if draw.random() < 0.03:
         made = [None if draw.random() < 0.2 else x for x in made]
     return made if len(made) > 1 else made[0]

@@ -43,7 +43,7 @@ MOST_LOOKS = 256
 #: tries to find the next repetition
 MOST_TRIES = 6
 #: repetitions that are tried first, and fewest that are left out
-FIRST_TRY, FEWEST = 64, 4
+FIRST_TRY, FEWEST = 512, 4
 #: rounds before which none is looked for: short runs are executed faster
 SHORT = 8
 #: instructions that are executed before classes and repetitions are looked for

@@ -25,7 +25,6 @@ from tilesim.ir.op import Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import (
-    ALL_LANES,
     Bits,
     Change,
     Execution,
@@ -35,7 +34,7 @@ from tilesim.proof.machine import (
     Warp,
     coordinates,
 )
-from tilesim.proof.many import UNKNOWN, Many
+from tilesim.proof.many import ALL_LANES, UNKNOWN, Many
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
 from tilesim.proof.moving import at_view
 from tilesim.proof.operands import (
@@ -460,8 +459,9 @@ def _numbers_in_all(x: Execution, e: Expr) -> list[Hashable]:
         return [None] * LANES
     columns = np.broadcast_to(many.numbers.T, (LANES, len(many.numbers)))
     same, base = (columns == columns[:, :1]).all(1), many.base or None
-    return [((int(one[0]) if alike else one.tobytes(), base),)
+    rows = [((int(one[0]) if alike else one.tobytes(), base),)
             for one, alike in zip(columns, same, strict=True)]  # fmt: skip
+    return [row if many.lanes >> i & 1 else None for i, row in enumerate(rows)]
 
 
 def _numbers(found: Sequence[Scalar]) -> Hashable:

@@ -25,7 +25,7 @@ from tilesim.ir.fragments import by_lane
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.counters import Word
-from tilesim.proof.many import Many
+from tilesim.proof.many import ALL_LANES, Many
 from tilesim.proof.memory import (
     Bytes,
     MayBeEqual,
@@ -78,8 +78,6 @@ MOST_STEPS = 3_000_000
 MOST_COUNTED = 8192
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _POINTER = 8  # bytes
-#: of a warp, as bits
-ALL_LANES = (1 << LANES) - 1
 
 
 class Issued(NamedTuple):
@@ -235,6 +233,7 @@ class Warp:
         #: itself, and its shadows
         self.each: tuple[Any, ...] = (self, *shadows)
         self.many.clear()
+        self._specials = dict[str, Many | None]()
         for n, one in enumerate(shadows):
             one.index = n + 1
         self.differing |= {name for one in shadows for name in one.registers}
@@ -249,6 +248,11 @@ class Warp:
                 return None
             self.hold_many(name, found)
         return self.many.get(name, many_of([self.registers.get(name)]))
+
+    def held_by_all(self, name: str) -> Many | list[Value]:
+        """What a register holds in itself and all shadows."""
+        found = self.many_of(name)
+        return self.held(name) if found is None else found
 
     def hold_many(self, name: str, many: Many) -> None:
         """It holds that from now on."""
@@ -328,6 +332,12 @@ class Warp:
     def special(self, name: str) -> Value:
         """A special register, in its lanes."""
         return self.special_in(name, self.cluster, self._cta)
+
+    def special_in_all(self, name: str) -> Many | None:
+        """The same in itself and all shadows, if arrays can have it."""
+        if name not in self._specials:
+            self._specials[name] = many_of([one.special(name) for one in self.each])
+        return self._specials[name]
 
     def special_in(self, name: str, cluster: int, cta: tuple[int, ...]) -> Value:
         """The same in another cluster."""

@@ -7,6 +7,8 @@ only, which count from nothing or from one tensor, and what could leave these is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,14 +20,25 @@ from tilesim.ir.arithmetic import LIMITS, CType, integer_limits
 from tilesim.ir.expr import Binary, Expr, Select, Unary
 
 Numbers: TypeAlias = NDArray[np.int64]
+#: lanes of a warp, and all of them as bits
+WIDTH = 32
+ALL_LANES = (1 << WIDTH) - 1
 
 
 class Many(NamedTuple):
     """By cluster and lane, of which each is one for all where it makes no difference; None: known
-    in none of them. ``base``: the tensor whose address they count from; "": they are numbers."""
+    in none of them. ``base``: the tensor whose address they count from; "": they are numbers.
+    ``lanes``: in which it is known, as bits; in others the numbers are 0."""
 
     numbers: Numbers | None
     base: str = ""
+    lanes: int = ALL_LANES
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest of its numbers."""
+        assert self.numbers is not None
+        return int(self.numbers.min()), int(self.numbers.max())
 
     def reduced(self) -> Many:
         """The same, with one number where all lanes have it, or all clusters."""
@@ -37,24 +50,39 @@ class Many(NamedTuple):
             found = first if (found == first).all() else found
         return self._replace(numbers=found)
 
+    def of(self, lanes: int) -> Many:
+        """What of it is known in these lanes."""
+        if self.numbers is None or not (known := self.lanes & lanes):
+            return UNKNOWN
+        if known == self.lanes:
+            return self
+        numbers = np.where(_in(known), self.numbers, 0)
+        return self._replace(numbers=numbers, lanes=known)
+
 
 #: it depends on data in all of them
-UNKNOWN = Many(None)
+UNKNOWN = Many(None, lanes=0)
+
+
+def _in(lanes: int) -> NDArray[np.bool_]:
+    """By lane, whether it is one of these."""
+    return (lanes >> np.arange(WIDTH)) & 1 > 0
 
 
 def applied(e: Expr, xs: Sequence[Many], kind: CType) -> Many | None:
     """What an operator makes of operands, in the type of the expression; None: each is to be
     computed for itself."""
-    known = [x.numbers for x in xs if x.numbers is not None]
     strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
-    if not known or (strict and len(known) < len(xs)):
+    lanes, some = reduce(and_, (x.lanes for x in xs)), reduce(or_, (x.lanes for x in xs))
+    if not some or (strict and not lanes):
         return UNKNOWN
-    base = _base(e, [x.base for x in xs], wide=kind in ("s64", "u64"))
-    if len(known) < len(xs) or base is None:
+    if lanes != some and not strict:
         return None
-    found = _computed(e, known)
+    known = [x.numbers for x in xs if x.numbers is not None]
+    base = _base(e, [x.base for x in xs], wide=kind in ("s64", "u64"))
+    found = None if base is None else _computed(e, known)
     found = None if found is None else _wrapped(found.astype(np.int64), *LIMITS[kind])
-    return None if found is None else Many(found, base)
+    return None if found is None or base is None else Many(found, base).of(lanes)
 
 
 def _base(e: Expr, bases: list[str], *, wide: bool) -> str | None:
@@ -104,12 +132,12 @@ def fitted(x: Many, dtype: DType) -> Many | None:
     return None if found is None else x._replace(numbers=found)
 
 
-def in_some(new: Many, old: Many, lanes: Sequence[int], width: int) -> Many | None:
-    """A register that takes what is new in some of so many lanes."""
-    if new.numbers is None or old.numbers is None:
-        return UNKNOWN if new.numbers is old.numbers else None
-    if new.base != old.base:
+def in_some(new: Many, old: Many, lanes: Sequence[int]) -> Many | None:
+    """A register that takes what is new in some lanes."""
+    here = sum(1 << i for i in lanes)
+    p, q = new.of(here), old.of(ALL_LANES & ~here)
+    if p.numbers is None or q.numbers is None:
+        return q if p.numbers is None else p
+    if p.base != q.base:
         return None
-    here = np.zeros(width, bool)
-    here[list(lanes)] = True
-    return new._replace(numbers=np.where(here, new.numbers, old.numbers))
+    return Many(np.where(_in(here), p.numbers, q.numbers), p.base, p.lanes | q.lanes)

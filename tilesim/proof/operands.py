@@ -41,7 +41,7 @@ from tilesim.ir.tensormap import (
 )
 from tilesim.proof.flow import Flow
 from tilesim.proof.forms import Cone, Family, Form
-from tilesim.proof.many import UNKNOWN, Many, applied, fitted, in_some
+from tilesim.proof.many import ALL_LANES, UNKNOWN, WIDTH, Many, applied, fitted, in_some
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
@@ -70,7 +70,7 @@ class Named(NamedTuple):
 
 #: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
 Warp: TypeAlias = Any
-LANES = 32
+LANES = WIDTH
 #: of addresses in shared memory, what they count from: where it begins, or both that and where its
 #: window of generic addresses does
 _SHARED, _GENERIC = ".shared", ".generic"
@@ -506,7 +506,8 @@ class Operands:
                 found: Many | None = w.many_of(name)
                 return found
             case Special(name):
-                return many_of([one.special(name) for one in w.each])
+                special: Many | None = w.special_in_all(name)
+                return special
             case Unary(_, x):
                 return self._applied(e, w, x)
             case Binary(_, x, y):
@@ -543,18 +544,23 @@ class Operands:
         if new is None or len(lanes) == LANES:
             return new
         old = w.many_of(var.name)
-        return None if old is None else in_some(new, old, lanes, LANES)
+        return None if old is None else in_some(new, old, lanes)
 
     def places(self, view: View, w: Warp, lanes: Sequence[int]) -> tuple[str, Any] | None:
         """The tensor in which a view is, and where it begins, by cluster and lane; None: these are
         several, or not known, or `view` says what is wrong."""
         t, operands = view.tensor, [self.in_all(e, w) for e in view.operands]
-        known = [(x.numbers, x.base) for x in operands if x is not None and x.numbers is not None]
+        here, known = sum(1 << i for i in lanes), list[tuple[Any, str]]()
+        for x in operands:
+            if x is None or x.numbers is None or here & ~x.lanes:
+                return None
+            columns = lanes if x.numbers.shape[1] > 1 else [0]
+            known.append((x.numbers[:, list(columns)], x.base))
         addressed = isinstance(t, AddressedTensor)
         name = known[-1][1] if addressed and known else t.name
         bases = [base for _, base in known[: len(known) - addressed]]
         tensor = next((one for one in self.program.tensors if one.name == name), None)
-        if len(known) < len(operands) or any(bases) or tensor is None or tensor.private:
+        if any(bases) or tensor is None or tensor.private:
             return None
         first = np.zeros((1, 1), np.int64)
         if isinstance(t, AddressedTensor):
@@ -571,7 +577,7 @@ class Operands:
             if numbers.min() < 0 or numbers.max() > size - extent:
                 return None
             first = first + numbers * stride
-        return name, np.broadcast_to(first, (len(w.each), LANES))[:, list(lanes)]
+        return name, np.broadcast_to(first, (len(w.each), len(lanes)))
 
     @staticmethod
     def box(view: View) -> Bytes:
@@ -885,24 +891,29 @@ def _multiple(t: AddressedTensor) -> tuple[int, int]:
 
 
 def many_of(values: Sequence[Value]) -> Many | None:
-    """What a warp and its shadows hold, or all of them, as an array, if it can have that."""
-    rows = [x if isinstance(x, list) else [x] for x in values]
-    kinds = {type(x) for row in rows for x in row}
-    if kinds == {type(None)}:
-        return UNKNOWN
-    addresses: Any = rows
-    first = addresses[0][0]
-    base = first.base if kinds == {Address} else ""
-    if base and (local(first) or not all(x.is_of(base) for row in addresses for x in row)):
-        return None
-    if not base and kinds != {int}:
-        return None
+    """What a warp and its shadows hold, or all of them, as an array, if it can have that: in the
+    same lanes, numbers, or addresses that count from one tensor."""
+    rows: list[Any] = [x if isinstance(x, list) else [x] for x in values]
     width = max(map(len, rows))
+    rows = [row if len(row) == width else row * width for row in rows]
+    kinds, lanes = {type(x) for row in rows for x in row}, ALL_LANES
+    if type(None) in kinds:
+        known = {sum(1 << i for i, x in enumerate(row) if x is not None) for row in rows}
+        if len(known) > 1:
+            return None
+        if not (lanes := known.pop()):
+            return UNKNOWN
+        rows = [[0 if x is None else x for x in row] for row in rows]
+    found = [x for x in rows[0] if type(x) is Address]
+    base = found[0].base if found else ""
+    if kinds - {type(None)} != {Address if base else int} or (found and local(found[0])):
+        return None
+    if base and not all(x.is_of(base) for row in rows for x in row if type(x) is Address):
+        return None
     try:
-        numbers = np.array([row if len(row) == width else row * width for row in rows], np.int64)
+        return Many(np.array(rows, np.int64), base, lanes).reduced()
     except OverflowError:
         return None
-    return Many(numbers, base).reduced()
 
 
 def value_in(many: Many, index: int) -> Value:
@@ -910,7 +921,10 @@ def value_in(many: Many, index: int) -> Value:
     if many.numbers is None:
         return None
     row = many.numbers[index if len(many.numbers) > 1 else 0].tolist()
-    return uniform([Address(x, many.base) for x in row] if many.base else row)
+    row = [Address(x, many.base) for x in row] if many.base else row
+    if many.lanes == ALL_LANES:
+        return uniform(row)
+    return [row[i % len(row)] if many.lanes >> i & 1 else None for i in range(LANES)]
 
 
 def _cases(x: Scalar) -> tuple[Scalar, Scalar]:

@@ -13,11 +13,15 @@ compared as that of different clusters is, which nothing orders.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.forms import Cone, Form, Number, plus
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
+from tilesim.proof.many import UNKNOWN, Many
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -28,9 +32,14 @@ from tilesim.proof.operands import (
     Value,
     chosen,
     uniform,
+    value_in,
 )
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, rule
+
+#: what a register holds in a warp and its shadows: each cluster's repetitions, one after another
+Held: TypeAlias = "Many | list[Value]"
+Registers: TypeAlias = "dict[str, Held]"
 
 
 def leave_out(m: Machine, r: Repetition) -> None:
@@ -45,32 +54,23 @@ def leave_out(m: Machine, r: Repetition) -> None:
     shadows = sum(len(w.each) for w in m.warps) * r.times
     _allowed(r.round >= m.rounds and r.period > 0 and 0 < shadows <= MOST_SHADOWS, r)
     m.rounds_until(r.round)
-    earlier = [[registers(one) for one in w.each] for w in m.warps]
+    earlier = [_registers(w) for w in m.warps]
     m.rounds_until(r.round + r.period)
-    before, classes = m.state(), [w.shadows for w in m.warps]
+    before, classes = m.state(), [[one.cluster for one in w.each] for w in m.warps]
     begins = [
-        [_begins(was, registers(one), r.times) for was, one in zip(some, w.each, strict=True)]
-        for w, some in zip(m.warps, earlier, strict=True)
+        {n: _begins(was.get(n, UNKNOWN), x, r.times, len(w.each)) for n, x in _registers(w).items()}
+        for w, was in zip(m.warps, earlier, strict=True)
     ]
-    for w, each in zip(m.warps, begins, strict=True):
-        w.stands_for([
-            Shadow(w, one.cluster, number, values)
-            for one, some in zip(w.each, each, strict=True)
-            for number, values in enumerate(some)
-            if number or one is not w
-        ])  # fmt: skip
+    for w, clusters, begin in zip(m.warps, classes, begins, strict=True):
+        each = [Shadow(w, c, turn) for c in clusters for turn in range(r.times + 1)]
+        _set_all(w, each[1:], begin)
     m.rounds_until(r.round + 2 * r.period)
     _allowed(m.rounds == r.round + 2 * r.period, r)
-    for w, each, of_class in zip(m.warps, begins, classes, strict=True):
-        ends = [registers(one) for one in w.each]
-        clusters = [w.cluster, *(s.cluster for s in of_class)]
-        for n, some in enumerate(each):
-            _goes_on(clusters[n], some, ends[n * (r.times + 1) : (n + 1) * (r.times + 1)])
-        last = ends[r.times :: r.times + 1]
-        w.registers.clear()
-        w.registers |= last[0]
-        w.differing.clear()
-        w.stands_for([Shadow(w, c, 0, end) for c, end in zip(clusters, last, strict=True)][1:])
+    for w, clusters, begin in zip(m.warps, classes, begins, strict=True):
+        ends = _registers(w)
+        _goes_on(clusters, begin, ends, r.times)
+        last = {name: _last(x, r.times) for name, x in ends.items()}
+        _set_all(w, [Shadow(w, c) for c in clusters[1:]], last)
     m.state().comes_back(before)
 
 
@@ -87,7 +87,7 @@ def leave_out_in_all(m: Machine, r: Repetition) -> None:
     m.rounds_until(r.round + r.period)
     before, outside = m.state(), v.cone
     begins = [
-        _later(registers(s), _steps(was, registers(s)), Form(0, 1))
+        {n: _later(x, _step(was.get(n), x), Form(0, 1)) for n, x in registers(s).items()}
         for was, s in zip(earlier, (s for w in m.warps for s in w.shadows if s.every), strict=True)
     ]
     v.cone, m.repetitions = Cone(r.times, v.family.most), m.repetitions + 1
@@ -133,13 +133,100 @@ def _allowed(holds: bool, r: Repetition) -> None:
         raise NotCovered(f"no such repetition: {r}")
 
 
+# ---------------------------------------------------------------------- registers of repetitions
+
+
+def _registers(w: Warp) -> Registers:
+    """What each register holds in a warp and its shadows."""
+    return {name: w.held_by_all(name) for name in w.registers}
+
+
+def _set_all(w: Warp, shadows: Sequence[Shadow], values: Registers) -> None:
+    """It stands for these from now on, and holds that."""
+    w.registers.clear()
+    w.differing.clear()
+    w.stands_for(shadows)
+    for name, held in values.items():
+        if isinstance(held, Many):
+            w.hold_many(name, held)
+        else:
+            w.hold(name, held)
+
+
+def _each(held: Held, number: int) -> list[Value]:
+    """What each of so many holds."""
+    return [value_in(held, n) for n in range(number)] if isinstance(held, Many) else held
+
+
+def _begins(was: Held, now: Held, times: int, number: int) -> Held:
+    """What a register of so many clusters holds at the beginning of each repetition: it grows as
+    behind the period before."""
+    if isinstance(now, Many) and isinstance(was, Many):
+        found = _grown_many(was, now, times, number)
+        if found is not None:
+            return found
+    pairs = zip(_each(was, number), _each(now, number), strict=True)
+    steps = [(x, _step(p, x)) for p, x in pairs]
+    return [_later(x, step, turn) for x, step in steps for turn in range(times + 1)]
+
+
+def _grown_many(was: Many, now: Many, times: int, number: int) -> Many | None:
+    """The same in an array; None: it could leave the numbers of arrays."""
+    if now.numbers is None:
+        return now
+    step, both = np.zeros_like(now.numbers), was.lanes & now.lanes
+    p, q = was.of(both), now.of(both)
+    if p.numbers is not None and q.numbers is not None and p.base == q.base:
+        ends = (*p.ends, *now.ends)
+        if max(map(abs, ends)) + times * (max(ends) - min(ends)) >= 1 << 62:
+            return None
+        step = q.numbers - p.numbers
+    if not step.any() and len(now.numbers) == 1:
+        return now
+    wide = np.broadcast_to(now.numbers + np.zeros_like(step), (number, *step.shape[1:]))
+    turns = np.arange(times + 1)[:, None]
+    grown = wide[:, None] + turns * np.broadcast_to(step, wide.shape)[:, None]
+    return now._replace(numbers=grown.reshape(-1, wide.shape[1]))
+
+
+def _last(held: Held, times: int) -> Held:
+    """What is held in the last repetition."""
+    if not isinstance(held, Many):
+        return held[times :: times + 1]
+    if held.numbers is None or len(held.numbers) == 1:
+        return held
+    return held._replace(numbers=held.numbers[times :: times + 1])
+
+
 @rule("goes on", "a repetition ends with the registers with which the next one begins")
-def _goes_on(cluster: int, begins: Sequence[Any], ends: Sequence[Any]) -> None:
-    for number, (begin, end) in enumerate(zip(begins[1:], ends, strict=False)):
-        for name in sorted({*begin, *end}):
-            one, other = begin.get(name), end.get(name)
-            if one is not other and _typed(one) != _typed(other):
-                raise Differs([(cluster, number + 1)], name)
+def _goes_on(clusters: Sequence[int], begins: Registers, ends: Registers, times: int) -> None:
+    """Raises: Differs: the first one that does not."""
+    apart = []
+    for name in sorted({*begins, *ends}):
+        begin, end = (some.get(name, UNKNOWN) for some in (begins, ends))
+        found = _differ(begin, end, len(clusters), times)
+        apart += [(turn, clusters[n], name) for n, turn in zip(*np.nonzero(found), strict=True)]
+    if apart:
+        turn, cluster, name = min(apart)
+        raise Differs([(cluster, int(turn) + 1)], name)
+
+
+def _differ(begin: Held, end: Held, number: int, times: int) -> NDArray[np.bool_]:
+    """By cluster and repetition, whether that ends with something else than the next one begins
+    with."""
+    shape = number, times + 1
+    if isinstance(begin, Many) and isinstance(end, Many) and begin[1:] == end[1:]:
+        p, q = begin.numbers, end.numbers
+        if p is not None and q is not None:
+            p, q = (np.broadcast_to(x, (number * (times + 1), LANES)) for x in (p, q))
+            p, q = (x.reshape(*shape, LANES) for x in (p, q))
+            found: NDArray[np.bool_] = (p[:, 1:] != q[:, :-1]).any(2)
+            return found
+        if p is q:
+            return np.zeros((number, times), bool)
+    rows = [[*map(_typed, _each(held, number * (times + 1)))] for held in (begin, end)]
+    apart = [p != q for p, q in zip(rows[0][1:], rows[1], strict=False)]
+    return np.array([*apart, False]).reshape(shape)[:, :-1]
 
 
 def _typed(value: Value) -> object:
@@ -149,26 +236,18 @@ def _typed(value: Value) -> object:
     return type(value), None if isinstance(value, Token | Look) else value
 
 
-def registers(one: Warp | Shadow) -> dict[str, Value]:
-    """All registers of a warp, or of what stands for it elsewhere."""
-    names = {**one.warp.registers, **one.registers} if isinstance(one, Shadow) else one.registers
+def registers(one: Shadow) -> dict[str, Value]:
+    """All registers of what stands for all programs of a family."""
+    names = {**one.warp.registers, **one.registers}
     return {name: one.registers.get(name) for name in names}
 
 
-def _begins(was: dict[str, Value], now: dict[str, Value], times: int) -> list[dict[str, Value]]:
-    """The registers with which each repetition begins: they grow as behind the period before."""
-    steps = _steps(was, now)
-    return [_later(now, steps, number) for number in range(times + 1)]
-
-
-def _steps(was: dict[str, Value], now: dict[str, Value]) -> dict[str, list[Any]]:
-    """By how much each register that changes has grown in each lane, if by a number."""
-    rows = {
-        name: [x if isinstance(x, list) else [x] * LANES for x in (was.get(name), value)]
-        for name, value in now.items() if was.get(name) != value
-    }  # fmt: skip
-    steps = {name: [*map(_growth, *pair)] for name, pair in rows.items()}
-    return {name: step for name, step in steps.items() if step != [0] * LANES}
+def _step(was: Value, now: Value) -> list[Any]:
+    """By how much a register has grown in each lane, if by a number."""
+    if type(was) is type(now) and was == now:
+        return [0] * LANES
+    p, q = (x if isinstance(x, list) else [x] * LANES for x in (was, now))
+    return [*map(_growth, p, q)]
 
 
 def _growth(p: Any, q: Any) -> Any:
@@ -176,20 +255,16 @@ def _growth(p: Any, q: Any) -> Any:
     if isinstance(p, Chosen) and isinstance(q, Chosen):
         return Chosen(_growth(p.leader, q.leader), _growth(p.rest, q.rest))
     if isinstance(p, Form) or isinstance(q, Form):
-        return None
+        return 0 if p == q else None
     return q - p if isinstance(p, int) and isinstance(q, int) and type(p) is type(q) else 0
 
 
-def _later(
-    now: dict[str, Value], steps: dict[str, list[Any]], iterations: Number
-) -> dict[str, Value]:
-    """Registers so many turns later, each of which lets them grow by as much."""
-    found = {**now}
-    for name, step in steps.items():
-        value = now[name]
-        row = value if isinstance(value, list) else [value] * LANES
-        found[name] = uniform([_grown(x, n, iterations) for x, n in zip(row, step, strict=True)])
-    return found
+def _later(value: Value, step: list[Any], iterations: Number) -> Value:
+    """A register so many turns later, each of which lets it grow by as much."""
+    if step == [0] * LANES:
+        return value
+    row = value if isinstance(value, list) else [value] * LANES
+    return uniform([_grown(x, n, iterations) for x, n in zip(row, step, strict=True)])
 
 
 def _grown(x: Scalar, n: Any, iterations: Number) -> Scalar:
