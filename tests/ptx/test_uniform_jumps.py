@@ -99,13 +99,16 @@ def test_a_wait_that_is_left_by_such_a_jump() -> None:
     assert never.rules == {"deadlock"}
 
 
+@pytest.mark.parametrize("to", ["NEXT", "OUT"])
 @pytest.mark.parametrize("half", ["%r3", "0"])
-def test_parts_of_a_warp_do_not_come_to_a_jump_apart(half: str) -> None:
-    """One half goes one way in the first turn, the other one another way in the second: lanes that
-    are late may execute it together. The same half twice may not."""
+def test_parts_of_a_warp_do_not_come_to_a_jump_apart(half: str, to: str) -> None:
+    """One half goes one way in the first turn, the other one another way in the second, where the
+    first one may have ended: lanes that are late may execute it together. The same half twice may
+    not."""
     body = START + (
-        f"shr.u32 %r6, %r5, 4;\nAGAIN: setp.ne.u32 %p1, %r6, {half}; @%p1 bra NEXT;\n"
-        "setp.eq.u32 %p2, %r3, 0; @%p2 bra.uni NEXT;\nadd.u32 %r7, %r3, 1;\n"
+        "shr.u32 %r6, %r5, 4;\nbra AGAIN;\nOUT: ret;\n"
+        f"AGAIN: setp.ne.u32 %p1, %r6, {half}; @%p1 bra NEXT;\n"
+        f"setp.eq.u32 %p2, %r3, 0; @%p2 bra.uni {to};\nadd.u32 %r7, %r3, 1;\n"
         "NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra AGAIN;\n"
     )
     assert _certified(body) == (half == "0")

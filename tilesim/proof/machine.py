@@ -1232,7 +1232,7 @@ def _one_target(w: Warp, at: int, lanes: Sequence[int], targets: Sequence[int]) 
         return
     if len(set(targets)) > 1:
         raise Refuted("uniform", f"lanes go several ways at {at}")
-    if len(lanes) < len(w.alive) and w.parts.setdefault(at, tuple(lanes)) != tuple(lanes):
+    if len(lanes) < LANES and w.parts.setdefault(at, tuple(lanes)) != tuple(lanes):
         raise NotCovered(f"several parts of a warp at the jump at {at}, which has .uni")
 
 
