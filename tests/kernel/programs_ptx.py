@@ -402,6 +402,47 @@ def a_load_of_a_warp_of_which_one_lane_has_fenced(k: Builder, *, right: bool) ->
     loads_behind_a_commit(k, fencing=32 if right else 1)
 
 
+def _handed_over(k: Builder, *, fencing: int | None, arriving: int) -> None:
+    """Lane 0 of a warp issues a product; that a lane fences, or each does, and one arrives; another
+    warp goes on in the same columns."""
+    b, first, done = k.mbarriers("b"), k.mbarriers("first"), k.mbarriers("done")
+    s = setup(k, (b, 1), (first, 1), (done, 1))
+    d = s.at(k, 0)
+    with k.role("W4", 4):
+        with k.if_(k.lane_id.eq(0)):
+            k.tcgen05.mma(d, s.a, s.b, accumulate=0)
+        if fencing is None:
+            k.tcgen05.fence_before_thread_sync()
+        else:
+            with k.if_(k.lane_id.eq(fencing)):
+                k.tcgen05.fence_before_thread_sync()
+        with k.if_(k.lane_id.eq(arriving)):
+            k.mbarrier.arrive(b)
+        with k.if_(k.lane_id.eq(0)):
+            k.tcgen05.commit(first)
+    with k.role("W3", 3), k.if_(k.lane_id.eq(0)):
+        k.mbarrier.wait(b, 0)
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(d, s.a, s.b, accumulate=1)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(first, 0)
+    ends(k, s, done)
+
+
+@wrong_by_the_text("G19", breaks="H6")
+def a_product_that_is_handed_over_by_a_lane_that_has_not_issued_it(
+    k: Builder, *, right: bool
+) -> None:
+    """All lanes have fenced, each for what it has issued."""
+    _handed_over(k, fencing=None, arriving=0 if right else 5)
+
+
+@wrong_by_the_text("G19", breaks="H6")
+def a_product_behind_a_fence_of_another_lane(k: Builder, *, right: bool) -> None:
+    """The lanes have met, which is no fence."""
+    _handed_over(k, fencing=0 if right else 5, arriving=5)
+
+
 @wrong_by_the_text("G8", breaks="H6")
 def columns_that_are_freed_without_a_fence(k: Builder, *, right: bool) -> None:
     b = k.mbarriers("b")

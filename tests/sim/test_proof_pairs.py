@@ -18,6 +18,8 @@ WRONG = {
     "two_asynchronous_stores_or_reductions_of_one_word": ("failed", "race"),
     "a_register_that_half_of_the_lanes_have_set": ("failed", "uninitialised-read"),
     "rows_of_which_the_first_one_is_aligned": ("bounded", ""),
+    "a_product_that_is_handed_over_by_a_lane_that_has_not_issued_it": ("failed", "tcgen05-order"),
+    "a_product_behind_a_fence_of_another_lane": ("failed", "tcgen05-order"),
     "one_of_two_results_of_all_registers": ("failed", "tmem-lifetime"),
     "a_fence_of_a_warpgroup_for_a_barrier_of_its_warps": ("bounded", ""),
 }

@@ -250,9 +250,7 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
         out.token(lane)
         out.position(own.component, own.count)
         out.position(own.order, own.count)
-    for lanes, at in value.latest.items():
-        out.token(lanes)
-        out.position(*at)
+    out.token(tuple(sorted(value.issuing)))
     out.write((value.granted, value.met))
     out.token((value.given, tuple(value.loaded)))
     for sequence in value.loaded.values():

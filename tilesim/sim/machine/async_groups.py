@@ -17,6 +17,8 @@ from tilesim.sim.machine.lanes import FULL
 #: what a warp has stored of all that it loaded from tensor memory
 #: (`tilesim.sim.observers.tmem_order`): ``done`` counts loads
 DRAINED = "tcgen05.ld.drained"
+#: what a warp has issued to tensor memory before a fence
+ORDER = "tcgen05.order"
 
 
 @dataclass(slots=True)
@@ -104,8 +106,8 @@ class Issuer:
     ``seen``: by lanes, row S at their last fence::after_thread_sync. ``spares``: components for the
     operations of lanes, as `Issued` has them; ``own``: by lane the operations that have such.
     ``runs``: (last sequence number, lanes) of the other mma, cp and shift, merged while the same
-    lanes issue them; ``latest``: by lanes that have issued such, and ld and st, where they were
-    then (component, tick). ``granted``: the address a pending alloc got, ``met``: the partner has
+    lanes issue them; ``issuing``: lanes that have issued such, and ld
+    and st. ``granted``: the address a pending alloc got, ``met``: the partner has
     carried out what it waits for with it. ``loaded``: by number of a tcgen05.ld its last execution;
     ``given``: those of which the next tcgen05.st stores something that is made of all registers
     (U33).
@@ -115,7 +117,7 @@ class Issuer:
     spares: list[tuple[int, int]] = field(default_factory=list)
     own: dict[int, Issued] = field(default_factory=dict)
     runs: list[tuple[int, int]] = field(default_factory=list)
-    latest: dict[int, tuple[int, int]] = field(default_factory=dict)
+    issuing: set[int] = field(default_factory=set)
     granted: int | None = None
     met: bool = False
     loaded: dict[int, int] = field(default_factory=dict)
@@ -134,12 +136,17 @@ class Issuer:
             del self.seen[earlier]
         self.seen[lanes] = clock
 
-    def saw(self, lanes: int, component: int, count: int, *, each: bool) -> bool:
-        """Whether lanes may rely on so much of a component since their last fence: all of them do,
-        or, if not ``each``, of lanes that act together one does."""
+    @property
+    def orders(self) -> list[int]:
+        """Components that publish what lanes of their own have issued."""
+        return [*(order for _, order in self.spares), *(own.order for own in self.own.values())]
+
+    def saw(self, lanes: int, known: Callable[[Clock], bool], *, each: bool) -> bool:
+        """Whether lanes may rely on what a clock says since their last fence: all of them do, or,
+        if not ``each``, of lanes that act together one does."""
         relying = 0
         for mask, clock in self.seen.items():
-            if clock[component] >= count:
+            if known(clock):
                 relying |= mask
         return not lanes & ~relying if each or not lanes & (lanes - 1) else relying != 0
 

@@ -39,7 +39,6 @@ GROUP: dict[AccessKind, str] = {
     "mma": "tcgen05", "cp": "tcgen05", "shift": "tcgen05", "ld": "tcgen05.ld", "st": "tcgen05.st",
     "dealloc": "tcgen05",
 }  # fmt: skip
-ORDER = "tcgen05.order"
 #: an address is lane << 16 | tag << 10 | column of the allocation, which has less than half of 1024
 _TAG, _MIDDLE, _TAGS = 10, 512, 62
 
@@ -359,8 +358,9 @@ class Tmem:
         if any(warp.clock[size + component] >= tick for component, tick in at):
             return True
         assert warp.tcgen05 is not None
-        saw, each = warp.tcgen05.saw, warp.machine.options.ptx
-        if any(saw(warp.mask, component, tick, each=each) for component, tick in at):
+        if warp.tcgen05.saw(
+            warp.mask, lambda clock: any(clock[c] >= tick for c, tick in at), each=True
+        ):
             return True
         known = any(warp.clock[c] >= tick for c, tick in at)
         return known and made.machine.accepts("U20", op, allocation.op)

@@ -14,7 +14,7 @@ from tilesim.findings.finding import Named
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field
-from tilesim.sim.machine.async_groups import DRAINED, FragmentUse, Groups, Inits
+from tilesim.sim.machine.async_groups import DRAINED, ORDER, FragmentUse, Groups, Inits
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
@@ -460,11 +460,14 @@ class Agent(ABC):
 
     @property
     def group_components(self) -> list[int]:
-        """Components that publish which copies of its lanes are complete, and its inits; and up to
-        which load of tensor memory they have stored what was loaded."""
+        """Components that publish which copies of its lanes are complete, and its inits; up to
+        which load of tensor memory they have stored what was loaded; and what they have issued to
+        tensor memory before a fence."""
         found = [c for group in self.lane_groups.values() for c in group.components]
         if DRAINED in self.groups:
             found.append(self.groups[DRAINED].component)
+        if self.tcgen05 is not None and ORDER in self.groups:
+            found += [self.groups[ORDER].component, *self.tcgen05.orders]
         return found if self.inits is None else [*found, self.inits.component]
 
     def shared_by_lanes(self, clock: Clock) -> Clock:

@@ -16,7 +16,7 @@ tcgen05.st whose registers are made of all that it has loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilesim.analysis.cfg import FlowGraph
@@ -30,6 +30,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import LANES
 from tilesim.records import dataclass
 from tilesim.sim.machine.async_groups import DRAINED
+from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.tensor_memory import Allocation, Cells, Tmem, TmemAccess
 from tilesim.sim.machine.warp import Agent
@@ -177,7 +178,10 @@ class TmemOrder:
         return () if pair in _PIPELINED else None
 
     def _issued_before(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
-        if self._of_one_thread(old, new) or self._seen(new, old.queue, old.order):
+        def is_known(clock: Clock) -> bool:
+            return old.warp.is_known(clock, 0, old.queue, old.order, old.lanes)
+
+        if self._of_one_thread(old, new) or self._seen(old, new, is_known):
             return ()
         return ("U20",) if self._heard_of(old, new.warp) else None
 
@@ -190,7 +194,9 @@ class TmemOrder:
         known = bool(new.warp.clock[self._size + old.component] >= old.sequence)
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is new.warp and old.kind in ("ld", "st")
-        if (known and own) or self._seen(new, old.component, old.sequence):
+        if (known and own) or self._seen(
+            old, new, lambda clock: bool(clock[old.component] >= old.sequence)
+        ):
             return ()
         if known:
             return ("U20",)
@@ -216,11 +222,12 @@ class TmemOrder:
         number = load.op.number
         return number in issuer.given and issuer.loaded.get(number) == load.sequence
 
-    def _seen(self, new: TmemAccess, component: int, count: int) -> bool:
-        """Whether the threads that issue it have fenced since they know so much of a component: by
-        the text each of them, in practice some lane of a warp that acts together."""
+    def _seen(self, old: TmemAccess, new: TmemAccess, known: Callable[[Clock], bool]) -> bool:
+        """Whether the threads that issue an access have fenced since they know so much: each of
+        them, but that in practice lanes of one warp that act together know what some lane does."""
         assert new.warp.tcgen05 is not None
-        return new.warp.tcgen05.saw(new.lanes, component, count, each=self._ptx)
+        each = self._ptx or old.warp is not new.warp
+        return new.warp.tcgen05.saw(new.lanes, known, each=each)
 
     # ------------------------------------------------------------------ findings
 

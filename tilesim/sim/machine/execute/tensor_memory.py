@@ -23,7 +23,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.async_groups import Issuer
+from tilesim.sim.machine.async_groups import ORDER, Issuer
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import (
     OPERATIONS,
@@ -48,7 +48,6 @@ from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.schedule import mma_cycles
 from tilesim.sim.machine.tensor_memory import (
     GROUP,
-    ORDER,
     AccessKind,
     Allocation,
     Cells,
@@ -243,7 +242,7 @@ class Operation:
             group, order = w.groups[GROUP[kind]], w.groups[ORDER]
             self.component, self._queue = group.component, order.component
             self.sequence, self._number = group.issue(), order.issue()
-            self.issuer.latest[self._lanes] = self._issuer, self._tick
+            self.issuer.issuing.add(self._lanes)
             if lanes:
                 self.issuer.issued(self.sequence, lanes)
         w.effects += 1
@@ -760,8 +759,8 @@ def _orders(c: Operands, op: Op, effect: fx.OrdersTmem) -> Act:
 
 
 def _publish_order(w: Warp) -> None:
-    """What is handed over next includes the order of what these lanes have issued, or know of, and
-    the loads and stores that are complete (G22, G23)."""
+    """What is handed over next includes the order of what these lanes have issued, and the loads
+    and stores that are complete (G22, G23)."""
     for kind in ("tcgen05.ld", "tcgen05.st"):
         group = w.groups.get(kind)
         if group is not None:
@@ -770,19 +769,12 @@ def _publish_order(w: Warp) -> None:
     if order is None:
         return
     issuer, _ = issuer_of(w)
-    if all(lanes & w.mask or _knows(w, lanes, *at) for lanes, at in issuer.latest.items()):
-        w.clock[order.component] = order.opened
-    for lane, own in issuer.own.items():
-        if lane & w.mask:
-            w.clock[own.order] = own.count
-
-
-def _knows(w: Warp, lanes: int, component: int, tick: int) -> bool:
-    """Whether the active lanes know what others of their warp did at a tick."""
+    told = [(own.order, own.count) for lane, own in issuer.own.items() if lane & w.mask]
+    if all(lanes & w.mask for lanes in issuer.issuing):
+        told.append((order.component, order.opened))
     size = w.machine.components.size
-    if w.clock[size + component] >= tick:
-        return True
-    return w.parts is not None and w.parts.lanes_known(w.clock, size, component, tick, lanes)
+    for component, issued in told:
+        w.clock[component] = w.clock[size + component] = issued
 
 
 def _commits(effects: Effects) -> bool:
