@@ -89,7 +89,7 @@ def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
 
 #: a wrong kernel, its right twin, the diagnosis, and what is to be done
 ADVICE = (
-    (lambda: pair.build(release="own"), pair.build, "told_elsewhere",
+    (lambda: pair.build(release="own"), pair.build, "arrival_in_own_cta",
      "let epilogue (CTA 1 warp 0) arrive on the empty of CTA 0, and count it there"),
     (lambda: tile_ids.build(mistake="uncounted"), tile_ids.build, "never_handed_on",
      "let store (CTA 0 warp 4) arrive on CTA 0 finished[0] as well, and count it"),

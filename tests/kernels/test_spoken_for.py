@@ -63,7 +63,7 @@ def test_the_barrier_that_lacks_is_that_of_the_warpgroup(
 ) -> None:
     report = ts.check(handed_over.build(bug=bug, turned=turned))
     finding = report.findings[0]
-    assert (finding.rule, finding.diagnosis) == ("race", "spoken_for")
+    assert (finding.rule, finding.diagnosis) == ("race", "no_barrier_before_release")
     assert cause in finding.cause
     assert f"bar.sync of the 128 threads of warps {warps}" in finding.fix
     assert finding.fix.endswith("before its mbarrier.arrive")

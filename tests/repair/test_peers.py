@@ -210,7 +210,7 @@ def test_machine_code_is_mended_too(mistake: str) -> None:
 
 def test_the_cause_names_the_arrival_that_stays_at_home() -> None:
     finding = ts.check(one_loader.build(mistake="own")).findings[0]
-    assert finding.diagnosis == "stays_at_home"
+    assert finding.diagnosis == "arrival_at_no_peer"
     assert "CTA 1 empty[0], for which no instruction waits" in finding.cause
     assert finding.culprits[0].cta == 1
     assert finding.culprits[0].loc.line == _line("k.mbarrier.arrive(empty[i % STAGES])")

@@ -23,7 +23,7 @@ def no_guard(k: ts.Builder, *, fixed: bool = False) -> None:
     """The last threads of the last CTA are beyond the end of both tensors."""
     k.launch(grid=3)
     X, Y = k.tensor("X", ts.f32, (150,)), k.tensor("Y", ts.f32, (150,))
-    value = k.var("value", dtype=ts.f32)
+    value = k.var("value", 0.0)
     here = k.cta_x * 64 + k.thread_id
     if fixed:
         with k.if_(here < 150):

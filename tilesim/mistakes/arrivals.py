@@ -131,11 +131,11 @@ def again_without_a_wait(case: Case) -> Cause | None:
                 continue
             arrays = {array_of(other) for other in history.waited}
             lost = next((t for t in history.arrivals() if array_of(t.on) not in arrays), None)
-            told = "" if lost is None else f", and no warp waits for {lost.on.label}"
+            also = "" if lost is None else f", and no warp waits for {lost.on.label}"
             what = f"arrives on {on.label} again, without a wait before it"
             return Cause(
                 f"{side.warp} arrives on {on.label} again and has not waited since its last "
-                f"arrival{told}",
+                f"arrival{also}",
                 (case.warp(side.warp, side.op, what, on),
                  *(() if lost is None else (case.arrives(lost),))),
                 f"wait before the next arrival on {on.label} until its phase is over and what it "
@@ -421,19 +421,19 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
     """A warp that does not execute what the same warp of another CTA does, by which it would arrive
     on the barrier."""
     history = case.history
-    for told in elsewhere(case, on):
+    for credit in elsewhere(case, on):
         for warp in history.machine.warps:
-            same = warp.number == told.warp.number and warp.cta is not told.warp.cta
-            if not same or history.executions(warp, told.op.number):
+            same = warp.number == credit.warp.number and warp.cta is not credit.warp.cta
+            if not same or history.executions(warp, credit.op.number):
                 continue
-            where = history.condition_past(warp, told.op)
-            if where is None or not history.names(warp, told.op, on, (fx.Arrives,)):
+            where = history.condition_past(warp, credit.op)
+            if where is None or not history.names(warp, credit.op, on, (fx.Arrives,)):
                 continue
             return Cause(
                 f"no arrival comes on {on.label}: {warp} does not execute the "
-                f"{told.op.mnemonic} by which {told.warp} arrives on {told.on.label}",
-                (case.warp(warp, where, f"skips that {told.op.mnemonic} by this condition"),
-                 case.arrives(told), *case.inits(on)),
+                f"{credit.op.mnemonic} by which {credit.warp} arrives on {credit.on.label}",
+                (case.warp(warp, where, f"skips that {credit.op.mnemonic} by this condition"),
+                 case.arrives(credit), *case.inits(on)),
                 f"let {warp} arrive on {on.label}",
             )  # fmt: skip
     return None
@@ -640,7 +640,7 @@ def _registers(facts: Facts, phase: Expr) -> Iterator[Var]:
 
 
 RANK = Special("cluster_rank")
-#: clusters of more CTAs are told of by nothing that a source line spells out
+#: clusters of more CTAs are named by no source line
 _MOST = 8
 
 #: the barriers to arrive on, each by its CTA; None: that of the executing CTA
@@ -745,12 +745,12 @@ def _bases(mir: Mir, address: Expr) -> frozenset[str]:
 
 def _targets(facts: Facts, array: Mbarriers) -> list[Targets]:
     """Whose barriers of an array a CTA has to arrive on, the likeliest first: those of the CTAs
-    whose waiting role accesses its memory; if that cannot be told, one peer, all, each CTA's."""
+    whose waiting role accesses its memory; if that is not known, one peer, all, each CTA's."""
     own = _accessing(facts, array)
     if own is None:
         return [*_any(facts.kernel.cluster_size)]
-    told = _spelled(own)
-    return [] if told is None else [told]
+    targets = _spelled(own)
+    return [] if targets is None else [targets]
 
 
 def _accessing(facts: Facts, array: Mbarriers) -> list[frozenset[int]] | None:
@@ -789,14 +789,14 @@ def _spelled(ranks: list[frozenset[int]]) -> Targets | None:
     """CTAs by rank as expressions that are the same in every CTA; None if there are none such, or
     each has to arrive at home alone."""
     size = len(ranks)
-    told = {r: own for r, own in enumerate(ranks) if own}
-    if not told or all(own == {r} for r, own in told.items()):
+    known = {r: own for r, own in enumerate(ranks) if own}
+    if not known or all(own == {r} for r, own in known.items()):
         return None
-    if len(set(told.values())) == 1:
-        return tuple(Const(n) for n in sorted(next(iter(told.values()))))
+    if len(set(known.values())) == 1:
+        return tuple(Const(n) for n in sorted(next(iter(known.values()))))
     for by in ("^", "+"):
         steps = [
-            {n ^ r if by == "^" else (n - r) % size for n in own} for r, own in told.items()
+            {n ^ r if by == "^" else (n - r) % size for n in own} for r, own in known.items()
         ]  # fmt: skip
         if all(step == steps[0] and max(step) < size for step in steps):
             return tuple(_stepped(by, n, size) for n in sorted(steps[0]))

@@ -137,10 +137,10 @@ def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Ite
     if following and isinstance(following[0].what, If):
         return
     for count in range(len(following), 0, -1):
-        held = following[:count]
-        body = tuple(p.what for p in held if not isinstance(p.what, Control))
+        inner = following[:count]
+        body = tuple(p.what for p in inner if not isinstance(p.what, Control))
         region = If(cond=elect.result, then=body, loc=place.loc)
-        new: list[tuple[Place, Instead]] = [(held[0], (region,)), *((p, ()) for p in held[1:])]
+        new: list[tuple[Place, Instead]] = [(inner[0], (region,)), *((p, ()) for p in inner[1:])]
         what = f"{count} statements behind elect.sync by the elected lane"
         yield of_places("one lane", what, new, 2, as_one=True)
 
@@ -285,8 +285,8 @@ def _answer(facts: Facts, focus: Focus) -> Iterator[Edit]:
         else:
             continue
         for var in _asked(facts, place):
-            held = tuple(p.op for p in unit)
-            region = If(cond=binary("!=", var, 0), then=held, loc=unit[0].loc)
+            inner = tuple(p.op for p in unit)
+            region = If(cond=binary("!=", var, 0), then=inner, loc=unit[0].loc)
             what = f"{place.op.mnemonic} if {facts.shown(var)} != 0"
             new = [(unit[0], (region,)), *((p, ()) for p in unit[1:])]
             yield of_places("answer", what, new, 2, as_one=True)

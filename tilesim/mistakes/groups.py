@@ -53,7 +53,7 @@ def unfinished_group(case: Case) -> Cause | None:
             end = END
         elif release is None and any(other.warp is not side.warp for other in case.sides):
             met = _met(case, side)
-            release, end = _spoken_for(case, side, met)
+            release, end = _released_for(case, side, met)
             if release is None and met == END:
                 continue  # nothing hands it on
         cause = _waits_for_itself(case, side, group) or _in_flight(case, side, group, release, end)
@@ -72,11 +72,11 @@ def _met(case: Case, side: Side) -> int:
     """When a warp came to a barrier of threads, or set a flag in memory; `END` if it did not."""
     joins = (j.issued for j in case.history.joins if j.warp is side.warp and j.issued > side.at)
     after = case.history.between(side.warp, side.at, case.made + 1, fx.Writes)
-    told = (d.at for d in after if strong(d.op, fx.Writes))
-    return next(joins, next(told, END))
+    written = (d.at for d in after if strong(d.op, fx.Writes))
+    return next(joins, next(written, END))
 
 
-def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
+def _released_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
     """The arrival by which another warp of the group of a side hands on what it uses, and when the
     side has passed it, if that is before ``end``."""
     passed = [p for s in case.sides if s.warp is not side.warp for p in case.passed(s)]
@@ -216,14 +216,14 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
                  case.side(side, "is still under way")),
                 f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or put a "
                 f"barrier of threads after this {waited.op.mnemonic}",
-                "spoken_for",
+                "no_barrier_before_release",
             )  # fmt: skip
     return Cause(
         f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
         (case.side(other, "comes without a barrier of threads"),
          case.warp(side.warp, waited, "waits alone")),
         f"a barrier of threads between this {waited.op.mnemonic} and the access",
-        "spoken_for",
+        "no_barrier_before_release",
     )  # fmt: skip
 
 

@@ -30,11 +30,11 @@ def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writ
 def flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
     """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
     access of the latter: what writes the word, and what reads it."""
-    told = strong_accesses(case, first.warp, fx.Writes, case.made)
+    written = strong_accesses(case, first.warp, fx.Writes, case.made)
     for read in reversed(
         strong_accesses(case, second.warp, fx.Reads, min(second.at, case.made))
     ):  # fmt: skip
-        for write in told:
+        for write in written:
             if write.at < read.at and word_of(write.op) == word_of(read.op):
                 yield write, read
                 break
@@ -53,7 +53,7 @@ def word_of(op: Op) -> Tensor | None:
     return None if effect is None else effect.view.tensor
 
 
-def spoken_for(case: Case) -> Cause | None:
+def no_barrier_before_release(case: Case) -> Cause | None:
     """One thread tells the other side for several warps, and has not waited for all of them: the
     barrier of threads before it is missing."""
     for first, second in directions(case):
@@ -240,7 +240,7 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
             (case.side(later, "comes without a wait for other threads"),
              case.side(earlier, "is the access of other threads")),
             f"{bar} between the two accesses: threads of other warps race as well",
-            "spoken_for",
+            "no_barrier_before_release",
         )  # fmt: skip
     return Cause(
         f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
@@ -279,10 +279,10 @@ def unobserved(case: Case) -> Cause | None:
     for first, second in case.both:
         if first.warp is second.warp or second.done is None:
             continue
-        told = history.arrivals(first.warp)
-        lost = [t for t in told if (t.on.named.cta, t.on.named.name) not in arrays]
+        made = history.arrivals(first.warp)
+        lost = [t for t in made if (t.on.named.cta, t.on.named.name) not in arrays]
         if not lost:
-            lost = _of_one_slot(told, first, waited)
+            lost = _of_one_slot(made, first, waited)
         elif any(history.acts_on(op, lost[0].on, fx.Waits) for op in history.code_of(second.warp)):
             continue
         if not lost:
@@ -309,13 +309,13 @@ def unobserved(case: Case) -> Cause | None:
     return None
 
 
-def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Touch]:
+def _of_one_slot(made: list[Touch], first: Side, waited: set[Named]) -> list[Touch]:
     """The arrivals by which an access is handed on, if others of their array are waited for, and
     that one is not."""
-    after = next((t for t in told if t.issued > first.at), None)
+    after = next((t for t in made if t.issued > first.at), None)
     if after is None or after.on.named in waited or after.tx > 0:
         return []
-    return [t for t in told if t.on is after.on]
+    return [t for t in made if t.on is after.on]
 
 
 def _waits_again(case: Case, side: Side) -> Touch | None:
@@ -378,7 +378,7 @@ def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
     return case.loop_of(side.op) if len(begun) == uses < len(done) else None
 
 
-def told_elsewhere(case: Case) -> Cause | None:
+def arrival_in_own_cta(case: Case) -> Cause | None:
     """The first side arrives on its own CTA's barrier, on which no warp waits: the second one does
     so on the barrier at the same place of another CTA."""
     history, waited = case.history, case.history.waited
@@ -386,20 +386,20 @@ def told_elsewhere(case: Case) -> Cause | None:
         if first.warp.cta is second.warp.cta:
             continue
         meant = {p.on.address for p in history.passes(second.warp)}
-        for told in history.arrivals(first.warp):
-            on = told.on
-            if told.issued > first.at and on.address in meant and on not in waited:
+        for arrival in history.arrivals(first.warp):
+            on = arrival.on
+            if arrival.issued > first.at and on.address in meant and on not in waited:
                 return Cause(
                     f"{first.warp} arrives on {on.label}, on which no warp waits: {second.warp} "
                     "waits on the one of another CTA",
-                    (case.arrives(told), *case.inits(on)),
+                    (case.arrives(arrival), *case.inits(on)),
                     f"let {first.warp} arrive on the {history.array_name(on)} of CTA "
                     f"{second.warp.cta.number}, and count it there",
                 )
     return None
 
 
-def stays_at_home(case: Case) -> Cause | None:
+def arrival_at_no_peer(case: Case) -> Cause | None:
     """A barrier that has arrivals and lacks some, where another CTA arrives on its own one at the
     same place, for which no instruction waits."""
     waited = case.history.waited
@@ -410,12 +410,12 @@ def stays_at_home(case: Case) -> Cause | None:
         ]  # fmt: skip
         if waiter is None or not on.pending or not lost or not case.history.arrivals(on=on):
             continue
-        told = lost[0]
+        arrival = lost[0]
         return Cause(
-            f"{told.warp} arrives on {told.on.label}, for which no instruction waits: {waiter} "
-            f"waits on {on.label}",
+            f"{arrival.warp} arrives on {arrival.on.label}, for which no instruction waits: "
+            f"{waiter} waits on {on.label}",
             (*map(case.arrives, lost), *case.inits(on)),
-            f"let {told.warp} arrive on {on.label}",
+            f"let {arrival.warp} arrive on {on.label}",
         )
     return None
 
@@ -505,22 +505,22 @@ def refilled(case: Case) -> Cause | None:
         if not any(p.phase == phase - 1 and p.at <= user.at for p in seen):
             continue  # it has used nothing there before
         due = next((p.at for p in seen if p.phase >= phase), history.now)
-        told = _first_arrival(case, user, due)
-        if told is None or told.on is full:
+        credit = _first_arrival(case, user, due)
+        if credit is None or credit.on is full:
             continue
-        passed = history.passes(copy.warp, told.on)
-        if any(p.phase >= told.phase and p.at <= copy.at for p in passed):
+        passed = history.passes(copy.warp, credit.on)
+        if any(p.phase >= credit.phase and p.at <= copy.at for p in passed):
             continue
         late = next((p for p in passed if p.at > copy.at), None)
         if late is None:
             continue
         return Cause(
-            f"{copy.warp} fills what {user.warp} still uses: it waits for {told.on.label} only "
+            f"{copy.warp} fills what {user.warp} still uses: it waits for {credit.on.label} only "
             "afterwards",
-            (case.of(late, f"waits for {told.on.label}, too late"),
+            (case.of(late, f"waits for {credit.on.label}, too late"),
              case.warp(copy.warp, copy.done, "fills it before that"),
-             case.of(told, f"arrives on {told.on.label} after the use")),
-            f"let {copy.warp} wait for {told.on.label} before this {copy.op.mnemonic}",
+             case.of(credit, f"arrives on {credit.on.label} after the use")),
+            f"let {copy.warp} wait for {credit.on.label} before this {copy.op.mnemonic}",
         )  # fmt: skip
     return None
 
@@ -707,13 +707,13 @@ def another_value(case: Case) -> Cause | None:
         done = reversed(history.between(stuck.warp))
         asked = next((d for d in done if strong(d.op, fx.Reads)), None)
         word = None if asked is None else word_of(asked.op)
-        told = [
+        changes = [
             d for w in history.machine.warps for d in history.between(w)
             if strong(d.op, fx.Writes) and word_of(d.op) == word
         ]  # fmt: skip
-        if word is None or not told:
+        if word is None or not changes:
             continue
-        last = max(told, key=lambda d: d.at)
+        last = max(changes, key=lambda d: d.at)
         return Cause(
             f"{stuck.warp} polls {word.name} for another value than it is left with",
             (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
@@ -745,7 +745,7 @@ def too_narrow(case: Case) -> Cause | None:
     )  # fmt: skip
 
 
-def heard_for(case: Case) -> Cause | None:
+def no_barrier_after_acquire(case: Case) -> Cause | None:
     """One thread waits for a flag for several warps, which do not wait for it: the barrier of
     threads behind it is missing."""
     for first, second in directions(case):
@@ -888,17 +888,18 @@ def last_phase(case: Case) -> Cause | None:
         if group_of(side.op) != "tcgen05":
             continue
         loop = case.loop_of(side.op)
-        for told in reversed(history.credits(warp=side.warp)):
-            on = told.on
+        for credit in reversed(history.credits(warp=side.warp)):
+            on = credit.on
             seen = [t for t in history.passes()
                     if t.warp is not side.warp and array_of(t.on) == array_of(on)]  # fmt: skip
             waits = case.loop_of(seen[-1].op) if seen else None
-            if any(p.on is on and p.phase == told.phase for p in seen):
+            if any(p.on is on and p.phase == credit.phase for p in seen):
                 continue
             if waits is None or loop is None or waits == loop:
                 continue
             return Cause(
-                f"{seen[-1].warp} does not wait for phase {told.phase} of {on.label}, the last one",
+                f"{seen[-1].warp} does not wait for phase {credit.phase} of {on.label}, the last "
+                "one",
                 (case.warp(seen[-1].warp, waits, "waits once too few"),
                  case.warp(side.warp, loop, "goes on")),
                 "let both loops make the same number of trips",
@@ -943,12 +944,12 @@ def quiet_round(case: Case) -> Cause | None:
     history = case.history
     for first, second in directions(case):
         kind, last = fx.JoinsCluster, min(second.at, case.made)
-        told = history.between(first.warp, first.at, last, kind, arrives=True)
-        quiet = bool(told) and all(has(d, kind, sem="relaxed") for d in told)
-        if quiet and history.between(second.warp, told[0].at, second.at, kind, arrives=False):
+        joins = history.between(first.warp, first.at, last, kind, arrives=True)
+        quiet = bool(joins) and all(has(d, kind, sem="relaxed") for d in joins)
+        if quiet and history.between(second.warp, joins[0].at, second.at, kind, arrives=False):
             return Cause(
-                f"this {told[0].op.mnemonic} is relaxed: it hands nothing on",
-                (case.warp(first.warp, told[0], "arrives at the cluster barrier with .relaxed"),),
+                f"this {joins[0].op.mnemonic} is relaxed: it hands nothing on",
+                (case.warp(first.warp, joins[0], "arrives at the cluster barrier with .relaxed"),),
                 "let the arrival release (the default)",
             )
     return None
@@ -1142,12 +1143,12 @@ def start_of_the_target(case: Case) -> Cause | None:
         history, own = case.history, case.side(side, "comes without a cluster barrier before it")
         if history.between(side.warp, 0, side.at, fx.JoinsCluster, arrives=False):
             continue  # it has waited: what is wrong there is another thing
-        told = history.latest(side.warp, side.at, fx.JoinsCluster)
-        if told is not None:
+        joined = history.latest(side.warp, side.at, fx.JoinsCluster)
+        if joined is not None:
             return Cause(
-                f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
+                f"nothing waits for the cluster barrier between this {joined.op.mnemonic} and the "
                 "first remote access",
-                (case.warp(side.warp, told, "arrives at it only"), own),
+                (case.warp(side.warp, joined, "arrives at it only"), own),
             )
         before = reversed(history.between(side.warp, 0, side.at))
         last = next((d for d in before if has(d, fx.JoinsBarrier, fx.InitsMbarrier)

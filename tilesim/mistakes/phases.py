@@ -281,17 +281,17 @@ def to_itself(case: Case) -> Cause | None:
     of the same array on which no warp has arrived."""
     history = case.history
     for stuck in (s for s in history.waiting if not history.credits(s.on)):
-        for told in history.arrivals():
-            on, other = stuck.on, told.on
-            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
+        for credit in history.arrivals():
+            on, other = stuck.on, credit.on
+            if array_of(other) != array_of(on) or credit.warp.role == stuck.warp.role:
                 continue
-            if {w.role for w in history.waiters(other)} == {told.warp.role}:
+            if {w.role for w in history.waiters(other)} == {credit.warp.role}:
                 return Cause(
-                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
+                    f"{credit.warp} arrives on {other.label}, for which only it waits itself, and "
                     f"no instruction arrives on {on.label}",
-                    (case.arrives(told),
+                    (case.arrives(credit),
                      case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
-                    f"let {told.warp} arrive on {on.label}",
+                    f"let {credit.warp} arrive on {on.label}",
                 )  # fmt: skip
     return None
 
