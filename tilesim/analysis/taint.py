@@ -226,7 +226,7 @@ def _stays_aligned(effects: Collection[fx.Effect], view: View) -> bool:
     at_once = max(1, min(view.nbytes, most))
     strides = view.tensor.byte_strides
     offsets = zip(view.offsets, strides, strict=True)
-    return not any(divisor(offset) * stride % at_once for offset, stride in offsets)
+    return not any(divisor(offset, at_once) * stride % at_once for offset, stride in offsets)
 
 
 @cached

@@ -495,18 +495,19 @@ def constant(expr: Expr) -> int | None:
             return None
 
 
-def divisor(expr: Expr) -> int:
+def divisor(expr: Expr, modulus: int = 0) -> int:
     """A number that divides every value of an integer expression (1 if nothing is known).
 
-    Where a value wraps only the powers of two in it do.
+    Where a value wraps only the powers of two in it do. ``modulus``: of literals, only what they
+    have in common with it counts; a literal that moves with a parameter is asked for no more.
     """
     match expr:
         case Const(value) | ScalarParam(_, value) if _is_some(value):
-            return abs(integer(value))
+            return gcd(integer(value) % modulus, modulus) if modulus else abs(integer(value))
         case Binary("*", lhs, rhs):
-            return divisor(lhs) * divisor(rhs)
+            return divisor(lhs, modulus) * divisor(rhs, modulus)
         case Binary("+" | "-", lhs, rhs):
-            return gcd(divisor(lhs), divisor(rhs))
+            return gcd(divisor(lhs, modulus), divisor(rhs, modulus))
         case _:
             return 1
 
