@@ -172,7 +172,9 @@ class Skipper:
         observer = machine.races.observer
         self.follower = observer if isinstance(observer, Follower) else None
         machine.races.observer = self
-        self._plain = _without_products_in_a_row(machine)
+        self._plain = machine.code
+        #: whether products are executed together that stand in a row, and whether that is to end
+        self._in_rows, self._wanted = bool(machine.plan.rows.keys() - machine.plan.assigned), False
         self._iterations: dict[Place, int] = {}
         #: by number of a branch that goes back: where to
         self._heads: dict[int, int] = {}
@@ -214,6 +216,8 @@ class Skipper:
         def turning(w: Warp) -> bool | None:
             stopped = step(w)
             if w.pc <= number and not (polls and _only_looked(w)):
+                if self._wanted:
+                    Glance(self._env, self._execute_singly)
                 place = w.index, back
                 iterations[place] = count = iterations.get(place, 0) + 1
                 if place == self._inner.place:
@@ -370,12 +374,28 @@ class Skipper:
         if plan.async_accesses or is_open:
             self._fail(level, None)
             return
+        self._execute_singly()
+        if self._in_rows:
+            return  # another iteration
         level.length = length
         level.places.clear()
         level.touched.clear()
         level.next = level.iteration + length
         level.guessed = False
         level.states = [(self._iteration(level), self._state(level))]
+
+    def _execute_singly(self, _event: object = None) -> None:
+        """From now on each product is executed by itself: together they leave other records than
+        one after the other, and states are compared. Later, while a warp is ahead of others."""
+        plan, steps = self.machine.plan, list(self._plain)
+        self._wanted = self._in_rows and any(w.warpgroup.ahead for w in self.machine.warps)
+        if self._wanted or not self._in_rows:
+            return
+        for row in plan.rows.keys() - plan.assigned:
+            if steps[row[0]] is plan.rows[row]:
+                steps[row[0]] = plan.alone[row[0]]
+        self._plain, self._in_rows = steps, False
+        self.machine.code = self._hooked = self._with_iterations(steps)
 
     def _note_places(self, level: Level) -> None:
         """What has been accessed since the last state is accessed again and again, perhaps."""
@@ -569,16 +589,6 @@ class Skipper:
         if jump.each is not None and self.follower is not None:
             counts = TripCounts(jump.each - times, executed, cycles, *jump.watched.decides)
             self.follower.trip_counts += (counts,)
-
-
-def _without_products_in_a_row(machine: Machine) -> list[Entry]:
-    """The steps of a machine, each product alone: executed together they leave other records than
-    one after the other, and states are compared."""
-    plan, steps = machine.plan, list(machine.code)
-    for row in plan.rows.keys() - plan.assigned:
-        if steps[row[0]] is plan.rows[row]:
-            steps[row[0]] = plan.alone[row[0]]
-    return steps
 
 
 def _only_looked(w: Warp) -> bool:
