@@ -225,6 +225,11 @@ class Op:
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether a lane gets the value of another one: `source_lanes` says of which."""
+        return type(self).source_lanes is not Op.source_lanes
+
     def source_lanes(self, inputs: Inputs) -> NDArray[np.int64] | None:
         """By lane, the one of whose ``data`` its results are; None: each has its own."""
         return None

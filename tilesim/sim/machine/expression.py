@@ -51,7 +51,6 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
-from tilesim.ir.ops.compute import Exchange
 from tilesim.sim.machine.errors import Fault, UnassignedVariable
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, name_lanes
 from tilesim.sim.machine.machine import Code, Warp
@@ -619,7 +618,7 @@ class OpenNumbers:
         return self._made_of(name) | {
             result.name
             for op in self._mir.ops()
-            if (sets_only(op) or isinstance(op, Exchange))
+            if (sets_only(op) or op.exchanges)
             and any(name in mentioned(e) for e in operand_expressions(op))
             for result in registers_set(op)
         }

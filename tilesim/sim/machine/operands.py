@@ -24,7 +24,6 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.fragments import Layout, layouts
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.op import Op
-from tilesim.ir.ops.compute import Exchange
 from tilesim.sim.machine.addressing import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.expression import (
@@ -203,7 +202,7 @@ class Operands:
 def _moves(op: Op) -> bool:
     """Whether registers take what an instruction is given, be it open."""
     sets = (e.value for e in op.effects() if isinstance(e, Defines))
-    exchanges = isinstance(op, Exchange) or any(isinstance(x, Expr | Shuffles) for x in sets)
+    exchanges = op.exchanges or any(isinstance(x, Expr | Shuffles) for x in sets)
     return exchanges or sets_only(op)
 
 
