@@ -149,11 +149,11 @@ def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
 def slots(case: Case) -> Cause | None:
     """Arrivals, bytes and waits of one use that name different barriers of an array."""
     arrays = {array_of(on) for on in about(case)}
-    for on in (on for on in case.history.objects() if array_of(on) in arrays):
+    for on in (on for on in case.history.objects() if on.tx < 0 and array_of(on) in arrays):
         astray = (
             (c, other) for c in reversed(case.history.credits(on))
             if c.tx < 0 and (other := expected_by(case, c)) is not None
-            and other.on.cta is on.cta and on.tx < 0 and (on.pending or other.on.tx > 0)
+            and other.on.cta is on.cta and (on.pending or other.on.tx > 0)
         )  # fmt: skip
         landed, other = next(astray, (None, None))
         if landed is None or other is None:
@@ -177,11 +177,11 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
     """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
     barrier of the array than the one on which the copy has landed."""
     near = [
-        t for t in case.history.credits(warp=landing.warp)
-        if t.tx > 0 and array_of(t.on) == array_of(landing.on)
+        t for t in case.history.near(landing.issued, NEAR)
+        if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
-    if best is None or best.on is landing.on or abs(best.at - landing.issued) > NEAR:
+    if best is None or best.on is landing.on:
         return None
     # of a multicast, every CTA expects its own bytes
     return None if best.on.address == landing.on.address else best

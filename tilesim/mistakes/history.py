@@ -464,6 +464,12 @@ class History(EventLog):
             if (kind is None or t.kind == kind) and (warp is None or t.warp is warp)
         ]  # fmt: skip
 
+    def near(self, when: int, distance: int) -> list[Touch]:
+        """What was done to mbarriers at most ``distance`` before or after a time, in order."""
+        low = bisect_left(self.touches, when - distance, key=lambda t: t.at)
+        high = bisect_left(self.touches, when + distance + 1, key=lambda t: t.at)
+        return self.touches[low:high]
+
     def arrivals(self, warp: Agent | None = None, on: object = None) -> list[Touch]:
         """The arrivals on mbarriers."""
         return [t for t in self.touched(None, on, warp) if t.arrivals > 0]
