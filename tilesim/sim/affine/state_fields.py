@@ -576,6 +576,8 @@ FIELDS: Fields = {
     RaceDetector: {
         "_over": left_out, "_after": left_out, "observer": _observer, "witness": left_out,
         "_raced": _growing,
+        # which rows of clocks are looked at: made with the machine, and never changed
+        "_rows": left_out, "_global_rows": left_out, "_unfenced": left_out, "_compared": left_out,
     },
     LaneExchange: {"_raced": left_out},
     TmemOrder: {"_raced": _growing},
