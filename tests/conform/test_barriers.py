@@ -137,11 +137,12 @@ def test_a_launch_on_an_h200() -> None:
 def test_where_schedules_differ_nothing_is_known() -> None:
     k = Builder("tickets", warps=1)
     k.launch(grid=2)
-    counter, ticket = k.tensor("counter", s32, (1,)), k.var("ticket")
+    counter, ticket = k.tensor("counter", s32, (1,)), k.var("ticket", -1)
     with k.elected():
         k.mem.atomic(counter[0], "add", 1, result=ticket)
+    first = k.tensor("first", s32, (1,))
     with k.if_(ticket.eq(0)):
-        k.sync_threads()
+        k.mem.store(first[0], 1)
     times: Times = {(0, 0, 0, 0): (0.0, 1.0)}
     with pytest.raises(UsageError, match="depends on the schedule"):
         drawn(k.finish(), times)

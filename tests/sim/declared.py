@@ -165,7 +165,7 @@ class Recorded:
         self._before(Mbarrier, "credit", credit)
         self._before(Mbarrier, "start", start)
         self._before(Mbarrier, "stop", used("starts or ends"))
-        for name in ("passed", "looked", "peeked"):
+        for name in ("passed", "looked", "check_pass"):
             self._before(Mbarrier, name, used("looks"))
 
     def _joins(self) -> None:

@@ -302,20 +302,32 @@ def idle(c: Operands, op: Op) -> Step:
 
     It needs operands all the same, which it would find not to be set.
     """
-    read = {v.name: c.slot(v) for e in operand_expressions(op) for v in walk(e)
-            if isinstance(v, Var)}  # fmt: skip
+    require_set = _requirement(c, op)
     slots = [c.slot(var) for var in registers_set(op)]
-    sources = [*read.items()]
 
     def step(w: Warp) -> None:
+        require_set(w)
         registers = w.registers
-        for name, slot in sources:
-            if registers[slot] is None:
-                raise UnassignedVariable(name)
         for slot in slots:
             registers[slot] = 0
 
     return step
+
+
+def _requirement(c: Operands, op: Op) -> Callable[[Warp], None]:
+    """Raises `UnassignedVariable` where a register that an instruction is given is set in no lane:
+    it may not evaluate its operands, which would find that."""
+    read = {v.name: c.slot(v) for e in operand_expressions(op) for v in walk(e)
+            if isinstance(v, Var)}  # fmt: skip
+    sources = [*read.items()]
+
+    def require_set(w: Warp) -> None:
+        registers = w.registers
+        for name, slot in sources:
+            if registers[slot] is None:
+                raise UnassignedVariable(name)
+
+    return require_set
 
 
 def exchanged(c: Operands, op: Op, general: Step) -> Step:
@@ -370,8 +382,13 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
 def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     slot, oracle, elsewhere = c.slot(effect.var), effect.oracle, effect.elsewhere
     if effect.unknown:
-        unknown = Unknown(effect.unknown, loc=op.loc)
-        return Act(lambda w: assign(w, slot, unknown))
+        unknown, require_set = Unknown(effect.unknown, loc=op.loc), _requirement(c, op)
+
+        def lose(w: Warp) -> None:
+            require_set(w)
+            assign(w, slot, unknown)
+
+        return Act(lose)
     if isinstance(effect.value, Expr):
         # the register may take a number that is open
         return Take(_setter(c, effect.var, effect.value), evaluator(c.code, effect.value))
