@@ -8,9 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.litmus.notation import begin, global_words, thread, words
+from tests.ptx.test_check import report
 from tilesim import Builder, Program, check, pred, s32, u32
+from tilesim.checker import Report
 from tilesim.ir.expr import Const, Operand, Var, as_expr
 from tilesim.ir.ops.compute import Exchange
+from tilesim.ptx.launch import Pointer
 
 Body = Callable[..., None]
 
@@ -129,3 +132,51 @@ def test_what_is_made_of_it_may_be_left_unused() -> None:
     with k.if_(k.lane_id < 16):
         k.mem.store(x[later], later)
     assert check(k.finish()).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "cvt.rzi.u32.f32 %r9, %f1;",
+        "mov.b32 %r9, %f1;",
+        "add.f32 %f1, %f1, %f1; mov.b32 %r9, %f1;",
+        "selp.f32 %f1, %f1, %f1, %p2; mov.b32 %r9, %f1;",
+    ],
+)
+def test_what_data_says_of_a_place_is_said_in_each_lane(made: str) -> None:
+    """Half of the lanes load what says where all of them read: where that is, is not known; that
+    it is in bounds is assumed of what was loaded, and of nothing else."""
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; "
+        "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; setp.lt.u32 %p1, %r1, 16; "
+        "setp.lt.u32 %p2, %r1, 8;\n{before}@%p1 ld.global.f32 %f1, [%rd4];\n{made}\n"
+        "mul.wide.u32 %rd5, %r9, 4; add.u64 %rd6, %rd2, %rd5; {guard}ld.global.u32 %r8, [%rd6];"
+    )
+
+    def said(before: str = "", guard: str = "") -> Report:
+        return report(
+            body.format(before=before, made=made, guard=guard),
+            params=(".param .u64 x", ".param .u64 y"),
+            values=(Pointer("x", 4096), Pointer("y", 4096)),
+        )
+
+    wrong = said()
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"uninitialised-read"}
+    for right in (said("mov.f32 %f1, 0f00000000;\n"), said(guard="@%p1 ")):
+        assert right.verdict == "proved", right
+        assert "in-bounds" in {leaning.name for leaning in right.leanings}
+
+
+def test_one_lane_says_where_all_read() -> None:
+    """It has loaded that: the others take it from there."""
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; "
+        "setp.eq.u32 %p1, %r1, 0;\n@%p1 ld.global.u32 %r8, [%rd1];\n"
+        "shfl.sync.idx.b32 %r9, %r8, LANE, 31, -1;\n"
+        "mul.wide.u32 %rd5, %r9, 4; add.u64 %rd6, %rd2, %rd5; ld.global.u32 %r7, [%rd6];"
+    )
+    values, params = (Pointer("x", 4096), Pointer("y", 4096)), (".param .u64 x", ".param .u64 y")
+    assert report(body.replace("LANE", "0"), params=params, values=values).verdict == "proved"
+    wrong = report(body.replace("LANE", "1"), params=params, values=values)
+    assert wrong.rules == {"uninitialised-read"}

@@ -49,7 +49,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import TimedEnvironment
-from tilesim.sim.machine.unknown import open_lanes
+from tilesim.sim.machine.unknown import Open
 
 #: what it costs to write one item of a state and to compare it, and to watch an instruction, where
 #: to execute an instruction costs 1
@@ -370,7 +370,7 @@ class Skipper:
     def _begin(self, level: Level, length: int) -> None:
         """A repetition of so many turns is looked for from now on."""
         plan, warps = self.machine.plan, self.machine.warps
-        is_open = any(open_lanes(w.registers[n]) for n in plan.open_registers for w in warps)
+        is_open = any(type(w.registers[n]) is Open for n in plan.open_registers for w in warps)
         if plan.async_accesses or is_open:
             self._fail(level, None)
             return

@@ -107,7 +107,10 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
     """``value`` in the chosen lanes, ``other`` in the rest; not known if one of them is not."""
     a, b = plain(value), plain(other)
     if type(a) is Unknown or type(b) is Unknown:
-        return a if type(a) is Unknown else b
+        lanes = _lanes_of_one(chosen)
+        return opened(
+            open_lanes(value) & lanes | open_lanes(other) & ~lanes, a if type(a) is Unknown else b
+        )
     if _is_wide(a) or _is_wide(b):  # NumPy takes it for the negative number with its bits
         a, b = np.asarray(a, dtype=object), np.asarray(b, dtype=object)
     result = np.where(chosen, a, b)
@@ -369,7 +372,7 @@ def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
             return opened(open_lanes(a) | open_lanes(n), shifted(plain(a), plain(n)))
         a, n = plain(a), plain(n)
         if type(a) is Unknown or type(n) is Unknown:
-            return a if type(a) is Unknown else n
+            return opened(open_lanes(a) | open_lanes(n), a if type(a) is Unknown else n)
         if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
             return scalar(a, n if 0 <= n < _MOST_BITS else _MOST_BITS)
         near = (np.asarray(n) >= 0) & (np.asarray(n) < _MOST_BITS)
@@ -441,6 +444,8 @@ def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
 def _of_unknown(op: str, a: Any, b: Any) -> Any:
     """``a op b`` where one is not known: neither is the result, if the other does not decide it."""
     lost, known = (a, b) if type(a) is Unknown else (b, a)
+    if type(known) is Unknown:
+        return opened(lost.lanes | known.lanes, lost)
     if type(known) is int and (op, bool(known)) in (("and", False), ("or", True)):
         return int(bool(known))
     return 0 if op == "&" and type(known) is int and known == 0 else lost
@@ -450,8 +455,6 @@ def _of_open(op: str, a: Any, b: Any) -> Any:
     """``a op b`` where one is open in some lanes: so is the result there, if a first one that is
     not open does not decide it."""
     result, others = _apply(op, plain(a), plain(b)), open_lanes(b)
-    if type(result) is Unknown:
-        return result
     if op in ("and", "or"):
         others &= _lanes_of_one(plain(a)) ^ (0 if op == "and" else FULL)
     return opened(open_lanes(a) | others, result)
@@ -500,7 +503,7 @@ def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
         if not isinstance(c, np.ndarray):
             return a if c else b
         result = merged(c != 0, a, b)
-        if type(value) is Open and type(result) is not Unknown:
+        if type(value) is Open:
             return opened(value.lanes | open_lanes(result), plain(result))
         return result
 
@@ -520,20 +523,21 @@ class UsesUndefined(Fault):
         )
 
 
-def used(evaluate: Evaluate, unset: frozenset[str]) -> Evaluate:
+def used(evaluate: Evaluate, unset: frozenset[str], *, as_place: bool = False) -> Evaluate:
     """``evaluate`` for uses to which the number matters in all active lanes; ``unset``: registers
-    in it that are made of some which lanes may not have set."""
+    in it that are made of some which lanes may not have set. Of a number that is not known this
+    is asked where it is a place in memory (``as_place``), on which more is taken to depend than
+    that nothing is known of it."""
 
     def use(w: Warp) -> Any:
         value = evaluate(w)
-        if type(value) is not Open:
-            return value
-        lanes = value.lanes & w.mask
-        if lanes and unset:
-            raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
-        if lanes:
-            raise UsesUndefined(lanes)
-        return value.values
+        if type(value) is Open or (as_place and type(value) is Unknown):
+            lanes = value.lanes & w.mask
+            if lanes and unset:
+                raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
+            if lanes:
+                raise UsesUndefined(lanes)
+        return value.values if type(value) is Open else value
 
     return use
 

@@ -474,14 +474,14 @@ def _covers(earlier: _State, state: _State) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether registers hold the same, bit by bit; what is not known is like anything else that is
-    not known."""
-    if Unknown in (type(one), type(other)):
-        return type(one) is type(other)
+    """Whether registers hold the same, bit by bit, and are open in the same lanes; what is not
+    known is like anything else that is not known."""
     if one is other:
         return True
     if open_lanes(one) != open_lanes(other):
         return False
+    if Unknown in (type(one), type(other)):
+        return type(one) is type(other)
     a, b = np.asarray(plain(one)), np.asarray(plain(other))
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 

@@ -92,7 +92,10 @@ def explain_fault(
                 None,
             )
         case UnassignedVariable():
-            return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
+            return (
+                "uninitialised-read", f"{what} reads %{fault} before it is assigned",
+                "assign it first, in each lane that reads it", None,
+            )  # fmt: skip
         case _:
             return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
 

@@ -32,10 +32,11 @@ class UnknownSteers(Exception):
 class Unknown:
     """A register's value that is not known, in all lanes, and where it came from.
 
-    Where the number is needed, `UnknownSteers` is raised.
+    Where the number is needed, `UnknownSteers` is raised. In some ``lanes`` it may be open besides
+    (`Open`).
     """
 
-    __slots__ = ("_loaded", "fix", "loc", "source")
+    __slots__ = ("_loaded", "_opened", "fix", "lanes", "loc", "source")
 
     #: for code that looks at results of NumPy
     dtype = np.dtype(object)
@@ -47,6 +48,16 @@ class Unknown:
         #: what makes it known, in words
         self.fix = fix
         self._loaded: dict[tuple[str, Loc], Unknown] = {}
+        self.lanes = 0
+        self._opened = {0: self}
+
+    def opened(self, lanes: int) -> Unknown:
+        """It, open in ``lanes`` and no others."""
+        found = self._opened.get(lanes)
+        if found is None:
+            found = self._opened[lanes] = Unknown(self.source, self.fix, self.loc)
+            found.lanes, found._opened = lanes, self._opened
+        return found
 
     def read_by(self, mnemonic: str, loc: Loc) -> Unknown:
         """It, as an instruction has read it from memory; the first one is the one that is told."""
@@ -115,16 +126,18 @@ class Open:
 
 def open_lanes(value: object) -> int:
     """The lanes in which a value is open."""
-    return value.lanes if isinstance(value, Open) else 0
+    return value.lanes if isinstance(value, Open | Unknown) else 0
 
 
 def opened(lanes: int, values: Any) -> Any:
-    """``values``, which are open in ``lanes``, unless they are not known.
+    """``values``, which are open in ``lanes``.
 
     Raises:
         ZeroDivisionError: they are those of several clusters.
     """
-    if not lanes or type(values) is Unknown:
+    if type(values) is Unknown:
+        return values.opened(lanes)
+    if not lanes:
         return values
     if np.ndim(values) > 1:
         raise ZeroDivisionError("0 divides in some cluster")

@@ -251,7 +251,7 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
         found, of = value(w), plain(lane(w))
         given, unset = plain(found), open_lanes(found)
         asked = op.number in w.machine.plan.lanes_asked
-        if type(given) is Unknown and w.mask == FULL and not asked:
+        if type(given) is Unknown and not unset and w.mask == FULL and not asked:
             return given  # whichever lane is asked
         where = shuffled_from(effect.mode, of)
         if w.mask != FULL:
@@ -262,8 +262,6 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
             # one number for all lanes stays one
             alike = effect.mode == "idx" and type(of) is int
             given = given[where[:1]].tolist()[0] if alike else given[where]
-        elif type(given) is Unknown:
-            return given
         given = given if fit is None else fit(given)
         return opened(mask_bits(mask_array(unset)[where]), given) if unset else given
 
@@ -383,10 +381,15 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     slot, oracle, elsewhere = c.slot(effect.var), effect.oracle, effect.elsewhere
     if effect.unknown:
         unknown, require_set = Unknown(effect.unknown, loc=op.loc), _requirement(c, op)
+        sources = [c.slot(v) for e in operand_expressions(op) for v in walk(e)
+                   if isinstance(v, Var) and v.name in c.open.unset]  # fmt: skip
 
         def lose(w: Warp) -> None:
             require_set(w)
-            assign(w, slot, unknown)
+            lanes = 0
+            for source in sources:
+                lanes |= open_lanes(w.registers[source])
+            assign(w, slot, unknown.opened(lanes))
 
         return Act(lose)
     if isinstance(effect.value, Expr):
