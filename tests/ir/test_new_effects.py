@@ -19,7 +19,7 @@ from tilesim.proof.check import certify
 from tilesim.records import dataclass
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import EXECUTORS, Act
-from tilesim.sim.machine.judged_effects import JUDGED
+from tilesim.sim.machine.execute import JUDGED
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.simulate import simulate

@@ -20,10 +20,10 @@ from tilesim.ir.expr import ScalarParam
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
-from tilesim.sim.machine.reduction import exact, reduction_form
 from tilesim.sim.machine.register_pool import launch_registers
 from tilesim.sim.machine.result import Leant
 from tilesim.sim.machine.simulate import Run, Simulation, Stats
+from tilesim.sim.machine.word_order import exact, reduction_form
 from tilesim.wording import count
 
 if TYPE_CHECKING:

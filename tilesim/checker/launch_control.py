@@ -29,7 +29,7 @@ from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.affine.free_parameter import is_free
-from tilesim.sim.machine.oracle import Answers, Asker, Order
+from tilesim.sim.machine.schedule import Answers, Asker, Order
 from tilesim.sim.machine.simulate import Run, Simulation
 from tilesim.wording import count
 

@@ -28,8 +28,8 @@ from tilesim.checker.launch_control import Plan, representatives, rings
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.scalars import word_accesses
-from tilesim.sim.machine.oracle import Draw, Order, Word
 from tilesim.sim.machine.result import Outcome
+from tilesim.sim.machine.schedule import Draw, Order, Word
 from tilesim.sim.machine.simulate import Run, Simulation
 from tilesim.sim.observers.monotone_words import drawn_tensors
 

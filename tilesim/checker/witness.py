@@ -22,9 +22,11 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.events import Trace
-from tilesim.sim.machine.oracle import Answers, Asker, Order
 from tilesim.sim.machine.schedule import (
+    Answers,
+    Asker,
     ChoiceEnvironment,
+    Order,
     ReplayChooser,
     ResidentEnvironment,
     TimedEnvironment,

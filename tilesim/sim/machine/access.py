@@ -78,7 +78,7 @@ class Access:
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     iteration: int = 0
     #: by component and bytes the first access that came after it and does not stand in for it: of a
-    #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
+    #: write an asynchronous read, and any write (`tilesim.sim.observers.races`)
     later: dict[tuple[int, Touched], Access] | None = None
     #: of a weak store, to which others by the same instruction need not be ordered (H23): accesses
     #: that it has superseded, which they have to come after all the same, with their footprints

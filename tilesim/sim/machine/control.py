@@ -18,22 +18,25 @@ before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
 
+from tilesim.analysis.uses_defs import sets_only
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN
+from tilesim.ir.effects import Defines
+from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
-from tilesim.sim.machine.errors import BarrierError, Fault
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.errors import FAULTS, BarrierError, Fault
+from tilesim.sim.machine.expression import Evaluate, evaluator, plain
 from tilesim.sim.machine.havoc import Undecided, forget, may_be_made_inside
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
-from tilesim.sim.machine.lookahead import computes, lanes_where, shadow
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.unknown import Unknown, open_lanes
+from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, open_lanes
 from tilesim.sim.machine.warp import Blocked, Frame, Lap
 
 #: instructions that are looked at
@@ -498,3 +501,56 @@ def _freeze(value: Any) -> Any:
     if type(value) is Unknown:
         return id(value)
     return (lanes, value.tobytes()) if isinstance(value, np.ndarray) else value
+
+
+# ------------------------------------------------- what a warp would do next, found on a copy of it
+
+
+#: what cannot be told of an operand: it holds something that is not known, or makes no sense
+_LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
+
+
+def shadow(warp: Any) -> Any:
+    """A copy that nothing else sees."""
+    other = copy(warp)
+    other.registers = list(warp.registers)
+    other.frames, other.parts, other.spread, other.part = [], None, None, None
+    return other
+
+
+def value_of(expr: Expr, w: Any) -> Any:
+    """An operand's value, one number if all active lanes have the same; None if it is not known."""
+    try:
+        found = evaluator(w.machine.loaded, expr)(w)
+    except _LOST:
+        return None
+    value = plain(found)
+    if type(found) is Open or type(value) is Unknown:
+        return None
+    if isinstance(value, np.ndarray):
+        chosen = np.unique(np.broadcast_to(value, 32)[mask_array(w.mask)])
+        return int(chosen[0]) if chosen.size == 1 and chosen.dtype.kind in "iub" else value
+    return value
+
+
+def lanes_where(expr: Expr, w: Any) -> int | None:
+    """The lanes in which a condition holds; None if that is not known."""
+    value = value_of(expr, w)
+    if value is None:
+        return None
+    try:
+        return condition_lanes(value)
+    except _LOST:
+        return None
+
+
+def computes(op: Op, number: int, w: Any) -> bool:
+    """Whether all that an instruction does is known and sets registers, which a copy then has."""
+    if not sets_only(op) or any(isinstance(e, Defines) and e.oracle for e in op.effects()):
+        return False
+    w.pc = number + 1
+    try:
+        w.machine.loaded.alone[number][0](w)
+    except _LOST:
+        return False
+    return True

@@ -16,8 +16,8 @@ import numpy as np
 from tilesim.ir.program import Program
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.oracle import Asker
 from tilesim.sim.machine.register_pool import RegisterPool
+from tilesim.sim.machine.schedule import Asker
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from tilesim.sim.machine.events import ByLanes, Trace, Views
 from tilesim.sim.machine.events import Kind as EventKind
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import AgentLike, Place
-from tilesim.sim.machine.oracle import Answers, Order
 from tilesim.sim.machine.result import Leant, Outcome, Violation
-from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
+from tilesim.sim.machine.schedule import Answers, ChoiceEnvironment, Move, Order
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 

@@ -8,7 +8,7 @@ from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field
-from tilesim.sim.machine.oracle import Asker, Draw
+from tilesim.sim.machine.schedule import Asker, Draw
 from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:

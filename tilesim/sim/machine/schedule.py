@@ -1,4 +1,5 @@
-"""The schedule: which agent moves next, and the latencies of the timed policy.
+"""The schedule: which agent moves next, what else hardware chooses, and the latencies of the timed
+policy.
 
 The schedule is the only source of nondeterminism of a run. Every agent that can move (a runnable
 warp, an asynchronous operation in flight) has exactly one event in the environment. `timed` runs
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, Protocol, SupportsIndex, TypeAlias
 
 import simpy
 from simpy.core import EmptySchedule
@@ -25,6 +26,7 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from tilesim.errors import UsageError
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.events import Trace
 
@@ -324,3 +326,41 @@ def copy_cycles(nbytes: int) -> int:
 def mma_cycles(m: int, n: int, k: int) -> int:
     """Cycles of a matrix multiply-accumulate."""
     return max(1, m * n * k // MMA_PER_CYCLE)
+
+
+# -------------------------------------------------------------------- what hardware chooses besides
+
+
+#: what sends requests: the rank of its CTA and the number of the warp in it
+Asker: TypeAlias = tuple[int, int]
+
+
+#: by cluster and asker: the clusters that its requests cancel, one after the other
+Answers: TypeAlias = Mapping[int, Mapping[Asker, tuple[int, ...]]]
+
+
+#: a word: the memory it is in, and its address
+Word: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order warps (by their index) draw; one that is not named comes last.
+
+    ``alike``: warps that are all told to be the last one of their counter. No schedule does that,
+    but each of them sees with those that are not named what it sees in one; what two of them do is
+    not compared.
+    """
+
+    warps: tuple[int, ...] = ()
+    alike: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A number that a warp has drawn, by its index, from a word of a tensor."""
+
+    warp: int
+    tensor: str
+    word: Word
+    number: int

@@ -33,15 +33,15 @@ from tilesim.records import dataclass, field, replace
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
 from tilesim.sim.machine.divergence import diverge, report_missing
 from tilesim.sim.machine.errors import CutOff
+from tilesim.sim.machine.execute import not_judged
 from tilesim.sim.machine.footprint import Unskippable
 from tilesim.sim.machine.interface import Options, Stop
-from tilesim.sim.machine.judged_effects import not_judged
 from tilesim.sim.machine.load import Compiler
 from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.memory import GlobalMemory, array_of
-from tilesim.sim.machine.oracle import Answers
 from tilesim.sim.machine.result import Leant, Outcome
 from tilesim.sim.machine.schedule import (
+    Answers,
     ChoiceEnvironment,
     Chooser,
     Move,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tilesim.sim.machine.oracle import Draw, Order, Word
+from tilesim.sim.machine.schedule import Draw, Order, Word
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Agent

@@ -28,9 +28,8 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS
 from tilesim.sim.machine.async_groups import LaneGroups
 from tilesim.sim.machine.divergence import Arrival
-from tilesim.sim.machine.endless_loop import COMES_BACK
 from tilesim.sim.machine.interface import Stop
-from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.machine.machine import COMES_BACK, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool

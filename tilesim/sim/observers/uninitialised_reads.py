@@ -17,7 +17,7 @@ from tilesim.findings.finding import Deed, Finding
 from tilesim.ir.effects import Defines, RemoteStore, Writes
 from tilesim.ir.program import Program
 from tilesim.records import dataclass
-from tilesim.sim.machine.oracle import Answers
+from tilesim.sim.machine.schedule import Answers
 from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Branch, Mir, Switch
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
+from tilesim.sim.machine.control import computes, lanes_where, shadow, value_of
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.lanes import Lanes
-from tilesim.sim.machine.lookahead import computes, lanes_where, shadow, value_of
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier

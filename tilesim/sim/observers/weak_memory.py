@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, Components, join
-from tilesim.sim.machine.dependence import depends
-from tilesim.sim.machine.events import Strong, Trace
+from tilesim.sim.machine.events import Strong, Trace, depends
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Stateless depth-first search with source sets and sleep sets (Abdulla, Aronis, Jonsson, Sagonas,
 "Optimal dynamic partial order reduction", POPL 2014, the source-DPOR algorithm). It branches only
-where moves depend on each other (`tilesim.sim.machine.dependence`). With a bound on preemptions,
+where moves depend on each other (`tilesim.sim.machine.events`). With a bound on preemptions,
 the start of a stretch of moves by one agent is branched on, too (Coons, Musuvathi, McKinley,
 "Bounded partial-order reduction", OOPSLA 2013), and nothing is claimed about what the bound cuts
 off.
@@ -21,8 +21,17 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir.text.mir import fingerprint
 from tilesim.records import dataclass, replace
-from tilesim.sim.machine.dependence import UNDEFINED, Sleep, awaken, depends, reversible, touches
-from tilesim.sim.machine.events import Event, Key, Trace
+from tilesim.sim.machine.events import (
+    UNDEFINED,
+    Event,
+    Key,
+    Sleep,
+    Trace,
+    awaken,
+    depends,
+    reversible,
+    touches,
+)
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.observers.weak_memory import beyond_interleavings
 from tilesim.sim.schedulers.frontier import MAX_SCHEDULES, Explored, Frontier, Limits, Node, digest

@@ -13,8 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from tilesim.errors import UsageError
 from tilesim.records import dataclass, field
-from tilesim.sim.machine.dependence import Sleep, Touch
-from tilesim.sim.machine.events import Key, Kind
+from tilesim.sim.machine.events import Key, Kind, Sleep, Touch
 
 #: schedules to explore at most unless told otherwise
 MAX_SCHEDULES = 1_000_000

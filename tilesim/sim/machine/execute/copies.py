@@ -39,7 +39,6 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.tensor_box import Box
 from tilesim.sim.machine.unknown import Unknown, first_of
 from tilesim.sim.machine.view_access import (
@@ -49,6 +48,7 @@ from tilesim.sim.machine.view_access import (
     unknown_in,
     write_elements,
 )
+from tilesim.sim.machine.word_order import COMBINE, Combine
 from tilesim.sim.observers.phase_conditions import Credit
 
 

@@ -33,10 +33,10 @@ from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.unknown import Unknown, require_known
 from tilesim.sim.machine.view_access import ViewAccess, read_elements, unknown_in, write_elements
+from tilesim.sim.machine.word_order import COMBINE, Combine
 from tilesim.sim.observers.race_text import several_lanes
 
 

@@ -33,11 +33,17 @@ from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.reduction import COMBINE, COMMUTATIVE, Combine, exact, reduction_form
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.view_access import ViewAccess, unknown_in
-from tilesim.sim.machine.word_order import observe
+from tilesim.sim.machine.word_order import (
+    COMBINE,
+    COMMUTATIVE,
+    Combine,
+    exact,
+    observe,
+    reduction_form,
+)
 from tilesim.sim.observers.monotone_accesses import (
     added,
     already,
