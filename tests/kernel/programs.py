@@ -36,6 +36,7 @@ from tilesim.ir.addressed import Space
 from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, SharedTensor
 from tilesim.ir.expr import Const, Expr, Operand, Select, Var, as_expr
 from tilesim.ir.mir import Branch, Mir, Trap
+from tilesim.ir.ops.compute import Exchange
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import Strict
 from tilesim.ir.tensor_memory import TmemView
@@ -1775,6 +1776,56 @@ def a_shuffle_of_which_the_last_five_bits_count(k: Builder, *, right: bool) -> N
         k.mem.shuffle(r, k.lane_id, 32 if right else 33, mode="up", mask=0xFFFF0000)
 
 
+def ticket_of_lane_0(k: Builder, *, from_lane: int, mode: Literal["idx", "up"]) -> None:
+    """What one lane has set, and lanes get."""
+    k.launch(warps=1)
+    ticket, drawn, x = k.var("ticket", dtype=s32), k.var("drawn", dtype=s32), words(k, "x", 64)
+    with k.if_(k.lane_id.eq(0)):
+        k.assign(ticket, 7)
+    k.mem.shuffle(drawn, ticket, from_lane, mode=mode)
+    k.mem.store(x[k.lane_id + drawn], 1)
+
+
+@wrong("unset")
+def a_register_of_a_lane_that_has_not_set_it(k: Builder, *, right: bool) -> None:
+    ticket_of_lane_0(k, from_lane=0 if right else 1, mode="idx")
+
+
+@wrong("unset")
+def a_register_of_the_lanes_below_that_have_not_set_it(k: Builder, *, right: bool) -> None:
+    ticket_of_lane_0(k, from_lane=0, mode="idx" if right else "up")
+
+
+@wrong("unset")
+def a_register_that_is_taken_in_one_part_of_a_warp(k: Builder, *, right: bool) -> None:
+    """Each half takes from its first lane (shfl.sync with a clamp), of which one has set it."""
+    k.launch(warps=1)
+    ticket, drawn, x = k.var("ticket", dtype=s32), k.var("drawn", dtype=s32), words(k, "x", 64)
+    with k.if_(k.lane_id.eq(0)):
+        k.assign(ticket, 7)
+    k.emit(Exchange(result=drawn, inside=k.var("inside", dtype=pred), value=ticket, mode="idx",
+                    lane=Const(0), clamp=Const(31 if right else 31 | 16 << 8),
+                    mask=Const(0xFFFFFFFF)))  # fmt: skip
+    k.mem.store(x[k.lane_id + drawn], 1)
+
+
+@wrong("unset", classes=(((0, 1),), ((0, 1),)))
+def a_register_that_is_taken_from_another_lane_in_another_cluster(
+    k: Builder, *, right: bool
+) -> None:
+    k.launch(grid=2, warps=1)
+    ticket, drawn, g = (
+        k.var("ticket", dtype=s32),
+        k.var("drawn", dtype=s32),
+        k.tensor("g", s32, (2,)),
+    )
+    with k.if_(k.lane_id < (2 if right else 1)):
+        k.assign(ticket, 7)
+    k.mem.shuffle(drawn, ticket, k.cta_x)
+    with k.elected():
+        k.mem.store(g[k.cta_x], drawn)
+
+
 @wrong("E11")
 def a_lane_that_has_ended_before_its_warp_acts_as_one(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, target="sm_100a")
@@ -2698,6 +2749,29 @@ def an_element_that_bits_of_an_address_choose(k: Builder, *, right: bool) -> Non
     s = k.shared("s", s32, (1024,), align=1024)
     with k.elected():
         k.mem.store(s[address_of(s[8]) & (1023 if right else 4095)], 1)
+
+
+@wrong("B34", breaks="H6")
+def a_copy_that_no_product_of_those_waited_for_uses(k: Builder, *, right: bool) -> None:
+    """It is over with the product of another thread that executes behind it (G19)."""
+    first, b, done = k.mbarriers("first"), k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (first, 1), (b, 1), (done, 1))
+    q = scaled(k)
+    scales, others = (
+        k.tcgen05.tensor(s.address + column, u8, (32, 16), name="scales") for column in (64, 96)
+    )
+    with thread(k, 4):
+        k.tcgen05.cp(others, q.factors, "32x128b", multicast="warpx4")
+        k.tcgen05.commit(first)
+        k.tcgen05.cp(scales, q.factors, "32x128b", multicast="warpx4")
+        k.mbarrier.arrive(b)
+    with thread(k, 3):
+        k.mbarrier.wait(first, 0)
+        k.mbarrier.wait(b, 0)
+        of = scales if right else others
+        k.tcgen05.mma(s.at(k, 0), q.x, q.y, kind="mxf8f6f4", accumulate=0, scale_a=of, scale_b=of)
+        k.tcgen05.commit(done)
+    ends(k, s, done)
 
 
 @wrong("G19", breaks="H6")

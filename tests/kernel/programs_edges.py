@@ -309,6 +309,19 @@ def copies_of_the_first_bytes_of_each_16(k: Builder, *, right: bool) -> None:
 
 
 @wrong("H6")
+def a_store_beside_what_is_copied_of_each_16_bytes(k: Builder, *, right: bool) -> None:
+    """Bytes that a mask leaves out are not read."""
+    k.launch(warps=1, target="sm_100a")
+    x, g = k.shared("x", u8, (32,)), k.tensor("g", u8, (32,))
+    begin(k, zero=[x])
+    with thread(k, 0):
+        k.bulk.store(g, x, mask=k.var("mask", 0b1111, u16))
+        k.mem.store(x[20 if right else 19], 1)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@wrong("H6")
 def a_box_of_which_nothing_is_in_its_tensor(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     d, g = words(k, "d", 8), global_words(k, "g", 16)

@@ -402,6 +402,41 @@ def a_load_of_a_warp_of_which_one_lane_has_fenced(k: Builder, *, right: bool) ->
     loads_behind_a_commit(k, fencing=32 if right else 1)
 
 
+def relayed(k: Builder, *, ends_with: str) -> None:
+    """A thread waits for a commit, or for an arrival, and arrives in turn, relaxed and without a
+    fence of its own: the order of execution is handed on, and no memory."""
+    b, relay = k.mbarriers("b"), k.mbarriers("relay")
+    s = setup(k, (b, 1), (relay, 1), warps=6)
+    d = s.at(k, 0)
+    with thread(k, 4):
+        k.tcgen05.mma(d, s.a, s.b, accumulate=0)
+        if ends_with == "commit":
+            k.tcgen05.commit(b)
+        else:
+            k.mbarrier.arrive(b, sem="relaxed", scope="cluster")
+    with thread(k, 5):
+        k.mbarrier.wait(b, 0, sem="relaxed", scope="cluster")
+        k.mbarrier.arrive(relay, sem="relaxed", scope="cluster")
+    with k.role("WG", range(4)):
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.wait(relay, 0, sem="relaxed", scope="cluster")
+        if ends_with != "no fence":
+            k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.ld(s.acc, d)
+        k.tcgen05.wait_ld()
+    ends(k, s, b)
+
+
+@wrong("G19", breaks="H6")
+def a_load_of_a_product_that_a_relayed_arrival_does_not_end(k: Builder, *, right: bool) -> None:
+    relayed(k, ends_with="commit" if right else "arrival")
+
+
+@wrong("G19", breaks="H6")
+def a_load_behind_a_relayed_commit_without_a_fence(k: Builder, *, right: bool) -> None:
+    relayed(k, ends_with="commit" if right else "no fence")
+
+
 def _handed_over(k: Builder, *, fencing: int | None, arriving: int) -> None:
     """Lane 0 of a warp issues a product; that a lane fences, or each does, and one arrives; another
     warp goes on in the same columns."""

@@ -131,6 +131,8 @@ def execute(x: Execution) -> Sequence[int]:
     issues = x.effect(fx.Issues)
     for one in x.issued if issues is not None else ():
         x.machine.group(issues.group, x.warp.first + one.lane).open.append(one)
+        if issues.group == "tcgen05" and len(x.lanes) == 1:  # it is over as a whole
+            one.record.whole = x.issued[0].record.whole
     return x.lanes
 
 
@@ -329,19 +331,39 @@ def _gathers_warps(x: Execution) -> bool:
 
 
 def _reads_registers(x: Execution) -> None:
-    """The registers that an instruction reads have to be set before."""
-    for name in sorted(x.machine.operands.sources(x.op) - {"", "lane"}):
-        for w in x.warps or [x.warp]:
-            _is_set(x, w, name)
+    """The registers that an instruction reads have to be set before, data that lanes take from each
+    other where it is taken."""
+    v, op, taken = x.machine.operands, x.op, frozenset[str]()
+    if op.exchanges or x.effect(fx.Shuffles) is not None:
+        own = tuple(getattr(op, name) for name in op.__dataclass_fields__.keys() - op.data)
+        taken = v.sources(op) - v.names(own)
+    for w in x.warps or [x.warp]:
+        for name in sorted(v.sources(op) - {"", "lane"} - taken):
+            _is_set(x, w, name, x.lanes)
+        for one in (w.each if v.may_differ(op, w) else (w,)) if taken else ():
+            for name in sorted(taken - {"", "lane"}):
+                _is_set(x, w, name, _taken_from(x, one))
+
+
+def _taken_from(x: Execution, w: Any) -> Sequence[int]:
+    """The lanes whose data others get; all of them, if data decides which."""
+    if (e := x.effect(fx.Shuffles)) is not None:
+        known = [n for n in _lanes_named(x, e, w).values() if n is not None]
+        return known if len(known) == len(x.lanes) else x.lanes
+    try:
+        there: Any = x.op.source_lanes(_Inputs(x, w, blank=False))
+    except _Unknown:
+        return x.lanes
+    return [int(i) for i in there[x.lanes]]
 
 
 @rule("unset", "a register, or a register tile, is set before it is read")
-def _is_set(x: Execution, w: Warp, name: str) -> None:
+def _is_set(x: Execution, w: Warp, name: str, lanes: Sequence[int]) -> None:
     """Raises: Refuted: lanes read what they have not set, or only if a poll has answered no where
     they read it in both cases."""
     if (set_in := w.set_in.get(name, 0)) == ALL_LANES:
         return
-    others = [i for i in x.lanes if not set_in >> i & 1]
+    others = [i for i in lanes if not set_in >> i & 1]
     if any(i not in x.unless or w.set_behind.get((name, i)) is not x.unless[i] for i in others):
         raise Refuted("unset", f"{x.where}: {name}, which nothing has set")
 
@@ -559,10 +581,11 @@ class _Inputs:
 
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand in each lane."""
-        value = self._x.machine.operands.value(operand, self._w)
+        value, op = self._x.machine.operands.value(operand, self._w), self._x.op
         row = [lane_of(value, i) for i in range(LANES)]
         known = [int(y) if isinstance(y, int) else 0 for y in row]
-        active = [y for y, on in zip(row, self.active, strict=True) if on]
+        exchanged = op.exchanges and any(operand is getattr(op, name) for name in op.data)
+        active = [row[i] for i in (_taken_from(self._x, self._w) if exchanged else self._x.lanes)]
         unknown = any(type(y) is not int and not local(y) for y in active)
         if unknown and not any(operand is one for one in self._blank):
             raise _Unknown
@@ -627,23 +650,30 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
     """PTX 9.7.9.6.
 
     Raises: Refuted: a lane names one that does not."""
-    v = x.machine.operands
-    values, far = v.value(e.value, w), v.value(e.lane, w)
-    found: list[Scalar] = [None] * LANES
-    for i in x.lanes:
-        n = lane_of(far, i)
-        if type(n) is not int:
-            if len(x.lanes) < LANES:
-                raise NotCovered(f"{x.where}: data decides of which lane a value is")
+    values, found = x.machine.operands.value(e.value, w), list[Scalar]([None] * LANES)
+    for i, source in _lanes_named(x, e, w).items():
+        if source is None and len(x.lanes) < LANES:
+            raise NotCovered(f"{x.where}: data decides of which lane a value is")
+        if source is None:
             continue
-        n &= LANES - 1
-        source = {"idx": n, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
-        source = source if 0 <= source < LANES else i
         if source not in x.lanes:
             raise Refuted("E27", f"{x.where}: lane {i} names lane {source}")
         value = lane_of(values, source)
         found[i] = None if isinstance(value, Chosen) else value
     return found
+
+
+def _lanes_named(x: Execution, e: fx.Shuffles, w: Any) -> dict[int, int | None]:
+    """By lane, the one whose value it gets; None: data decides."""
+    far, named = x.machine.operands.value(e.lane, w), dict[int, int | None]()
+    for i in x.lanes:
+        n = lane_of(far, i)
+        if type(n) is int:
+            n &= LANES - 1
+            n = {"idx": n, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
+            n = n if 0 <= n < LANES else i
+        named[i] = n if type(n) is int else None
+    return named
 
 
 def _load(x: Execution, view: View, w: Any) -> Value:
@@ -1010,8 +1040,8 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
             if len(mine):
                 x.machine.issue(x, [lane], place, mine, write, "generic")
         return
-    if isinstance(e, fx.Writes) and e.mask is not None:  # of each 16 bytes, those of a mask
-        masks = {need(lane_of(x.machine.operands.decides(e.mask, x.warp), i), "a mask of bytes")
+    if (mask := getattr(x.effect(fx.Writes), "mask", None)) is not None:  # of each 16 bytes
+        masks = {need(lane_of(x.machine.operands.decides(mask, x.warp), i), "a mask of bytes")
                  for i in group}  # fmt: skip
         if len(masks) > 1:
             raise NotCovered(f"{x.where}: masks of bytes that differ between lanes")
@@ -1767,7 +1797,7 @@ def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
         lane_of(_is_shared(x, e.keeps, one), x.lanes[0]) != 0 for one in w.each
     )
     if (keeps or not e.write) and not e.partly:
-        _is_set(x, w, e.fragment.name)
+        _is_set(x, w, e.fragment.name, x.lanes)
     if e.write and not x.may:
         w.has_set(e.fragment.name, x.lanes)
 
@@ -1795,8 +1825,11 @@ def _uses_tmem(x: Execution, e: fx.UsesTmem) -> None:
                 m.pools[cta].owned(cells, address, x.where)
                 if not e.write or tmem.keeps(e, m.operands, w, lane):
                     _filled(x, cta, cells)
-                m.pools[cta].memory.access(record, tmem.Ordered(m.order))
+                m.pools[cta].memory.access(record, ordered := tmem.Ordered(m.order))
                 x.issued.append(Issued(lane, ("shared", cta), record))
+                m.group("tcgen05", w.first + lane).open += [
+                    Issued(lane, ("shared", cta), earlier) for earlier in ordered.before
+                ]
     if by_warp:
         for i in x.all:
             m.group(f"tcgen05.{e.kind}", i).open += x.issued

@@ -221,17 +221,22 @@ class Order:
         self.facts[np.ix_(np.array(lanes), np.array(list(rows)))] |= fact
 
     def released(self, lane: int, sem: str) -> Knowledge | None:
-        """What an operation of this strength hands over (H3)."""
+        """What an operation of this strength hands over (H3): a relaxed one in any case the order
+        of execution, which is all that tcgen05 fences need (G22, G24)."""
         if sem in ("release", "acq_rel"):
             return self.of(np.array([lane]))
-        return self._fenced.get(lane)
+        fenced, executed = self._fenced.get(lane), self.rows[lane, Row.TMEM_FENCED]
+        if not (self.facts[lane, Row.TMEM_FENCED] or executed.any()):
+            return fenced
+        known = self.nothing() if fenced is None else fenced.copy()
+        known.join(Knowledge(self.rows[lane], self.facts[lane]), (Row.TMEM_FENCED,))
+        return known
 
     def observe(self, lanes: Lanes, knowledge: Knowledge, sem: str) -> None:
         """Lanes observe what was released; a relaxed operation acquires with a later fence."""
         for lane in lanes.tolist() if sem == "relaxed" else ():
             self._observed.setdefault(lane, self.nothing()).join(knowledge)
-        if sem != "relaxed":
-            self.learn(lanes, knowledge)
+        self.learn(lanes, knowledge, (Row.TMEM_FENCED,) if sem == "relaxed" else None)
 
     def known_in_time(self, lane: int) -> int:
         """The facts that a lane has learned, also by relaxed operations (B34)."""
@@ -253,10 +258,8 @@ class Order:
         (``before``), or what has been handed to it so counts for what it does next (G22)."""
         if before:
             self.cross(np.array([lane]), Row.TMEM, Row.TMEM_FENCED)
-            self.release_fence(lane, (Row.TMEM_FENCED,))
-            return
-        self.acquire_fence(lane, (Row.TMEM_FENCED,))
-        self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)
+        else:
+            self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)
 
     def publish_own(self, lanes: Lanes) -> None:
         """A fence.mbarrier_init: each lane's own starts of mbarriers can be handed over (D6)."""

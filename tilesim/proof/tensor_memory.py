@@ -288,6 +288,8 @@ class Ordered:
 
     def __init__(self, order: Order) -> None:
         self.order = order
+        #: accesses of other threads that are over when the later one is (G19)
+        self.before: list[Record] = []
 
     def __call__(self, y: Record, x: Record, _own: Any, _theirs: Any) -> bool:
         a, b = x.tmem, y.tmem
@@ -333,4 +335,7 @@ class Ordered:
             return bool(a.form == b.form)
         if (a.kind, b.kind) in (("mma", "mma"), ("mma", "cp")):
             return not x.write and not self.order.ptx
-        return (a.kind, b.kind) in PIPELINED
+        if (a.kind, b.kind) not in PIPELINED:
+            return False
+        self.before += [x] * (a.lanes != b.lanes)
+        return True
