@@ -35,6 +35,18 @@ def without(program: Program, mnemonic: str, nth: int | None = None) -> Program:
     return replace(program, body=rewrite(program.body, visit))
 
 
+def assert_restores_what_is_needed(
+    program: Program, fence: str, insert: Pass, given: Inputs | None = None
+) -> None:
+    """``program``, which is large, without its fences: the pass puts in as many, with which it is
+    proved."""
+    bare = without(program, fence)
+    fenced = insert(bare)
+    assert verdict(fenced, "ptx", given) == "proved"
+    assert without(fenced, fence) == bare
+    assert count(fenced, fence) == count(program, fence)
+
+
 def assert_inserts_what_is_needed(
     bare: Program, fence: str, insert: Pass, given: Inputs | None = None
 ) -> Program:
@@ -44,8 +56,7 @@ def assert_inserts_what_is_needed(
     assert verdict(fenced, "ptx", given) == "proved"
     assert insert(fenced) == fenced
     assert without(fenced, fence) == without(bare, fence)
-    present = count(bare, fence)
-    assert count(fenced, fence) > present
+    assert count(fenced, fence) > count(bare, fence)
     for nth in range(count(fenced, fence)):
         lacking = without(fenced, fence, nth)
         assert verdict(lacking, "ptx", given) == "failed", f"{fence} {nth} is not needed"
