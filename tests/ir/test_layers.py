@@ -107,10 +107,6 @@ UPWARDS = {
         "tilesim.sim.observers.tmem_order",
     ): "what judges a step is called where it is executed",
     (
-        "tilesim.sim.machine.machine",
-        "tilesim.sim.observers.value_numbers",
-    ): "what judges a step is called where it is executed",
-    (
         "tilesim.sim.machine.mbarrier",
         "tilesim.sim.observers.phase_conditions",
     ): "what judges a step is called where it is executed",
@@ -136,7 +132,7 @@ UPWARDS = {
     ): "what judges a step is called where it is executed",
     (
         "tilesim.sim.machine.simulate",
-        "tilesim.sim.observers.provenance",
+        "tilesim.sim.observers.value_numbers",
     ): "what judges a step is called where it is executed",
     (
         "tilesim.sim.machine.simulate",
@@ -214,11 +210,10 @@ LOCAL = {
     ("tilesim.dsl.kernel", "tilesim.dsl.builder"): "only kernels in Python need it",
     ("tilesim.dsl.kernel", "tilesim.dsl.loop_state"): "only kernels in Python need it",
     ("tilesim.sim.affine.evaluator", "tilesim.ir.text.printer"): "only an obstacle needs it",
-    ("tilesim.sim.machine.machine", "tilesim.sim.observers.value_numbers"): "only named stores",
     ("tilesim.sim.machine.machine", "tilesim.sim.observers.weak_memory"): "only other schedules",
     ("tilesim.sim.machine.simulate", "tilesim.sim.affine.cluster_classes"): "only grids need it",
     ("tilesim.sim.machine.simulate", "tilesim.sim.affine.loop_skipping"): "only timed runs need it",
-    ("tilesim.sim.machine.simulate", "tilesim.sim.observers.provenance"): "only named stores",
+    ("tilesim.sim.machine.simulate", "tilesim.sim.observers.value_numbers"): "only named stores",
     ("tilesim.checker.verdict", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.checker.witness", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.parallel", "distributed"): "an extra",

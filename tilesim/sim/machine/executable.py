@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import Dataflow
@@ -100,35 +100,6 @@ class Operand:
     def slots(self) -> tuple[int, ...]:
         """The registers in it."""
         return tuple(leaf.slot for leaf in self.leaves if leaf.slot >= 0)
-
-
-@dataclass(frozen=True)
-class Making:
-    """What an instruction makes the registers in ``slots`` of.
-
-    ``known``: nothing but what ``operands`` say, what it loads, and what the registers hold that
-    stand for several of which it sets one (``partly``). ``loads``: it reads memory, at what the
-    ``places`` say; ``gathers``: what a lane gets is made of what all lanes have; ``moves``: it gets
-    what its operand is; ``symmetric``: which of two comes first does not matter; ``shuffles``: how
-    a lane finds the one (``lane``) whose operand it gets. ``product``: of a warpgroup, which adds
-    to what is there if ``keeps``.
-    """
-
-    number: int
-    slots: tuple[int, ...]
-    known: bool
-    operands: tuple[Operand, ...] = ()
-    places: tuple[Operand, ...] = ()
-    guard: Operand | None = None
-    loads: bool = False
-    gathers: bool = False
-    moves: bool = False
-    symmetric: bool = False
-    shuffles: Literal["idx", "up", "down", "bfly"] | None = None
-    lane: Operand | None = None
-    partly: bool = False
-    product: bool = False
-    keeps: Operand | None = None
 
 
 @dataclass(frozen=True)
@@ -245,8 +216,6 @@ class Facts:
     counting: frozenset[int] = frozenset()
     #: by number, what stores that would race store, where that is looked at
     named: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
-    #: by number, what those instructions make registers of that it comes from
-    makings: dict[int, Making] = field(default_factory=dict)
 
     #: by number, which instruction of the user's program it is, where there are two copies of that
     #: (`tilesim.transforms.rewrite`)

@@ -153,6 +153,8 @@ class Code(Facts):
     #: branches that go back, of which iterations have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
+    #: what judges accesses to memory
+    detector: type[RaceDetector] = RaceDetector
 
     def apart(self, steps: Sequence[Entry]) -> list[Entry]:
         """The same steps, each instruction by itself."""
@@ -312,12 +314,9 @@ class Machine(Core):
         self.tickets = Tickets(options.order)
         self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
         self.launch = LaunchControl(self, len(self.clusters), first_cluster, memory.cancelled)
-        detector = RaceDetector
-        if code.named:
-            from tilesim.sim.observers.value_numbers import NamingDetector
-
-            detector = NamingDetector
-        self.races = detector(self, self.warps, [c.memory for c in self.ctas], memory, self.tickets)
+        self.races = code.detector(
+            self, self.warps, [c.memory for c in self.ctas], memory, self.tickets
+        )
         self.peers = PeerLog(self, self.ctas)
         for warp in self.warps:
             self._require_time()

@@ -242,9 +242,9 @@ class Simulation:
 
     def name(self, stores: Iterable[int]) -> bool:
         """From now on, looks at what these stores leave; whether that can be said of any."""
-        from tilesim.sim.observers.provenance import name_stores
+        from tilesim.sim.observers.value_numbers import number_stores
 
-        name_stores(self.code, stores)
+        number_stores(self.code, stores)
         return bool(self.code.named)
 
     @property
