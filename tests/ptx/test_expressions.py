@@ -15,8 +15,9 @@ from tilesim.arith.opcodes import operation
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ptx.expressions import expressions
-from tilesim.sim.machine.expression import compile_expr, fit_register, plain
+from tilesim.sim.machine.expression import compile_expr, fit_register
 from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.unknown import plain
 
 TYPES = {1: types.pred, 8: types.u8, 16: types.u16, 32: types.u32, 64: types.u64}
 OPCODES = (

@@ -13,9 +13,10 @@ from tilesim import s32, u32, u64
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var
 from tilesim.sim.affine.shifts import Bounds, NoShift, Shifts
-from tilesim.sim.machine.expression import compile_expr, plain
+from tilesim.sim.machine.expression import compile_expr
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.unknown import plain
 
 TYPES = {"a": s32, "b": u32, "c": u64, "d": s32}
 SLOTS = {name: number for number, name in enumerate(TYPES)}

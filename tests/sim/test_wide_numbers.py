@@ -13,8 +13,9 @@ from tilesim.arith import types
 from tilesim.arith.operators import BINARY
 from tilesim.ir.arithmetic import LIMITS, Typing, binary_type, variable_type, wrap
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Var
-from tilesim.sim.machine.expression import compile_expr, fit_register, plain
+from tilesim.sim.machine.expression import compile_expr, fit_register
 from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.unknown import plain
 
 OPERATORS: tuple[BinaryOp, ...] = (
     "+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max", "==", "!=", "<", "<=", ">",

@@ -27,7 +27,8 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
-from tilesim.sim.machine.expression import Evaluate, compile_expr, plain
+from tilesim.sim.machine.expression import Evaluate, compile_expr
+from tilesim.sim.machine.unknown import plain
 
 #: instructions of one warp: a model of more is of no use to SPIN
 MOST = 50_000

@@ -58,14 +58,14 @@ from tilesim.sim.affine.evaluator import Evaluator, Moving, Result, Uses
 from tilesim.sim.affine.footprints import Kind, Mask, Touches, bytes_of, elements_of
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.assignment_jit import take_apart
-from tilesim.sim.machine.expression import Fit, evaluator, plain
+from tilesim.sim.machine.expression import Fit, evaluator
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.moving_boxes import Box
 from tilesim.sim.machine.result import Outcome
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, plain
 
 
 @dataclass(frozen=True)

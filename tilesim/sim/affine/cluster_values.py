@@ -25,10 +25,10 @@ from tilesim.ir.program import Program
 from tilesim.sim.affine.cluster_plan import OF_THE_WARP, Integers, cta_coordinates, varies
 from tilesim.sim.affine.footprints import Mask
 from tilesim.sim.machine.executable import Operand
-from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
+from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, plain
 
 #: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane; or `Sums`
 Values: TypeAlias = Any

@@ -52,7 +52,7 @@ from tilesim.sim.affine.shifts import (
 from tilesim.sim.affine.snapshot import Snapshot, difference
 from tilesim.sim.affine.state_fields import is_number
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.expression import fit_register, plain
+from tilesim.sim.machine.expression import fit_register
 from tilesim.sim.machine.footprint import Footprint, Past
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Code, Entry, Machine, Warp
@@ -60,6 +60,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.moving_boxes import Course, Family, may_conflict
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.unknown import plain
 from tilesim.sim.machine.warp import Agent
 
 

@@ -47,12 +47,12 @@ from tilesim.sim.affine.loop_places import Free, free_operands, window
 from tilesim.sim.affine.loop_skipping import Skipper
 from tilesim.sim.affine.shifts import Look, Lost, NoShift, Shift, Shifts, in_lane, is_moving
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.moving_boxes import Box, Course, Family, corners, may_conflict
 from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.machine.unknown import plain
 
 
 @dataclass(frozen=True, slots=True)

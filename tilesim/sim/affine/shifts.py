@@ -25,10 +25,10 @@ from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.affine.cluster_values import Mirror, Place, Uniform, differs
 from tilesim.sim.affine.free_parameter import UNBOUNDED
-from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
+from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, plain
 
 #: an integer, or integers of all clusters, or by cluster and lane
 Number: TypeAlias = Any

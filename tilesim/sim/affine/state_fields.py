@@ -41,7 +41,6 @@ from tilesim.sim.machine.events import InFlight
 from tilesim.sim.machine.execute.copies import _Selected
 from tilesim.sim.machine.execute.mbarrier import Landing
 from tilesim.sim.machine.execute.tensor_memory import Completed
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.interface import Options
 from tilesim.sim.machine.lane_groups import Part, Parting, Parts
@@ -53,6 +52,7 @@ from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.tensor_memory import TmemAccess
+from tilesim.sim.machine.unknown import plain
 from tilesim.sim.machine.warp import Agent, Lap
 from tilesim.sim.machine.warpgroup import Round, Warpgroup
 from tilesim.sim.machine.word_order import Look, Observations, Word

@@ -22,13 +22,13 @@ from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import BarrierError, NotUniform, OutOfBounds, UnassignedVariable
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, plain
 from tilesim.sim.machine.view_access import ViewAccess, box_footprint, bytes_within, uniform
 
 _OFFSET = (1 << RANK_SHIFT) - 1

@@ -29,11 +29,11 @@ from tilesim.sim.machine import lane_groups
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.divergence import assemble
 from tilesim.sim.machine.errors import NotUniform
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, opened
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, opened, plain
 from tilesim.sim.machine.view_access import uniform, uniform_value
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.observers.lane_races import is_weak_store
@@ -174,8 +174,10 @@ Executor: TypeAlias = Callable[[Operands, Op, Any], Part]
 EXECUTORS: dict[type[Effect], Executor] = {}
 
 
+Which: TypeAlias = Callable[[Effects], bool]
+Whole: TypeAlias = Callable[[Operands, Op, Effects], Step]
 #: how effects are carried out that are one operation of the instruction, and which those are
-OPERATIONS: list[tuple[Callable[[Effects], bool], Callable[[Operands, Op, Effects], Step]]] = []
+OPERATIONS: list[tuple[Which, Whole]] = []
 
 
 def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
@@ -188,6 +190,28 @@ def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
         return function
 
     return register
+
+
+def operation(which: Which) -> Callable[[Whole], Whole]:
+    """Decorator: the function carries out all effects of an instruction, where they are such."""
+
+    def register(function: Whole) -> Whole:
+        OPERATIONS.append((which, function))
+        return function
+
+    return register
+
+
+def with_effect(kind: type[Effect], **fields: object) -> Which:
+    """Whether one of some effects is of a kind, with these fields."""
+
+    def applies(effects: Effects) -> bool:
+        return any(
+            isinstance(e, kind) and all(getattr(e, n) == value for n, value in fields.items())
+            for e in effects
+        )
+
+    return applies
 
 
 class Execution:

@@ -32,11 +32,11 @@ from tilesim.ir.mir import Branch, Join, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
 from tilesim.sim.machine.errors import FAULTS, BarrierError, Fault
-from tilesim.sim.machine.expression import Evaluate, evaluator, plain
+from tilesim.sim.machine.expression import Evaluate, evaluator
 from tilesim.sim.machine.havoc import Undecided, forget, may_be_made_inside
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, open_lanes
+from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, content, plain
 from tilesim.sim.machine.warp import Blocked, Frame, Lap
 
 #: instructions that are looked at
@@ -492,15 +492,7 @@ def guarded(
 
 def _frozen(w: Warp) -> list[Any]:
     """A warp's registers in a form that compares by content."""
-    return [r if type(r) is int else _freeze(r) for r in w.registers]
-
-
-def _freeze(value: Any) -> Any:
-    """A register's value in a form that compares by content."""
-    lanes, value = open_lanes(value), plain(value)
-    if type(value) is Unknown:
-        return id(value)
-    return (lanes, value.tobytes()) if isinstance(value, np.ndarray) else value
+    return [r if type(r) is int else content(r) for r in w.registers]
 
 
 # ------------------------------------------------- what a warp would do next, found on a copy of it

@@ -52,9 +52,9 @@ from tilesim.ir.expr import (
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.sim.machine.errors import Fault, UnassignedVariable
-from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, name_lanes
+from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array, name_lanes
 from tilesim.sim.machine.machine import Code, Warp
-from tilesim.sim.machine.unknown import Open, Unknown, open_lanes, opened
+from tilesim.sim.machine.unknown import Open, Unknown, open_lanes, opened, plain
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
@@ -91,16 +91,6 @@ _FAST: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
-
-
-def plain(value: Any) -> Any:
-    """A value as a number or array (a lane mask becomes an array of 0 and 1)."""
-    kind = type(value)
-    if kind is Lanes:
-        return mask_array(value.bits).astype(np.int64)
-    if kind is Open:
-        return value.values
-    return value.dense if kind is Sums else value
 
 
 def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:

@@ -27,8 +27,6 @@ from collections.abc import Callable, Collection
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from tilesim.analysis.cfg import FlowGraph, Loop, sides_that_compute
 from tilesim.analysis.solver import closure
 from tilesim.analysis.uniformity import uniform_branches
@@ -47,11 +45,16 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.executable import Facts
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers, first_of, open_lanes, require_known
+from tilesim.sim.machine.unknown import (
+    Unknown,
+    UnknownSteers,
+    content,
+    first_of,
+    require_known,
+)
 from tilesim.sim.machine.view_access import ViewAccess
 
 
@@ -476,14 +479,7 @@ def _covers(earlier: _State, state: _State) -> bool:
 def _alike(one: Any, other: Any) -> bool:
     """Whether registers hold the same, bit by bit, and are open in the same lanes; what is not
     known is like anything else that is not known."""
-    if one is other:
-        return True
-    if open_lanes(one) != open_lanes(other):
-        return False
-    if Unknown in (type(one), type(other)):
-        return type(one) is type(other)
-    a, b = np.asarray(plain(one)), np.asarray(plain(other))
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return one is other or content(one, one_unknown=True) == content(other, one_unknown=True)
 
 
 # ------------------------------------------------------------- arithmetic that need not be executed

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
 from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
 from tilesim.ir import effects as fx
@@ -56,7 +55,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
-from tilesim.sim.machine.unknown import Open, UnknownSteers
+from tilesim.sim.machine.unknown import UnknownSteers, content
 from tilesim.sim.machine.warp import Agent, Blocked
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers.lane_order import LaneOrder
@@ -600,24 +599,16 @@ def _state(warp: Agent) -> tuple[object, ...]:
     """All that decides what a warp does next, but for what is in memory."""
     frames = tuple((f.meet, f.mask, tuple(f.pending)) for f in warp.frames)
     private, active = warp.machine.plan.private, mask_array(warp.mask)
+    # what other lanes have in a private register is set before it is used
     registers = tuple(
-        _content(value, active if slot in private else None)
+        content(
+            value[active]
+            if slot in private and isinstance(value, np.ndarray) and value.shape == active.shape
+            else value
+        )
         for slot, value in enumerate(warp.registers)
     )
     return warp.pc, warp.mask, frames, warp.effects, registers
-
-
-def _content(value: Any, lanes: NDArray[np.bool_] | None) -> object:
-    """A register's value in a form that compares by content, where there are ``lanes`` in these:
-    what others have there is set before it is used. What is not known equals only itself."""
-    if isinstance(value, np.ndarray):
-        held = value if lanes is None or value.shape != lanes.shape else value[lanes]
-        return value.dtype.str, held.tobytes()
-    if isinstance(value, Open):
-        return value.lanes, value.values.tobytes()
-    return (
-        value if value is None or isinstance(value, bool | int | float | np.generic) else id(value)
-    )
 
 
 def _way_back(warp: Agent) -> Loc | None:

@@ -8,15 +8,18 @@ behind.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.byte_set import ByteSet
+from tilesim.arith.sums import Sums
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.records import dataclass
+from tilesim.sim.machine.lanes import Lanes, mask_array
 
 
 class UnknownSteers(Exception):
@@ -142,6 +145,28 @@ def opened(lanes: int, values: Any) -> Any:
     if np.ndim(values) > 1:
         raise ZeroDivisionError("0 divides in some cluster")
     return Open(lanes, np.broadcast_to(values, 32))
+
+
+def plain(value: Any) -> Any:
+    """A value as a number or array (a lane mask becomes an array of 0 and 1)."""
+    kind = type(value)
+    if kind is Lanes:
+        return mask_array(value.bits).astype(np.int64)
+    if kind is Open:
+        return value.values
+    return value.dense if kind is Sums else value
+
+
+def content(value: Any, *, one_unknown: bool = False) -> Hashable:
+    """A register's value in a form that compares by content: bit by bit, with the lanes in which it
+    is open. What is not known equals only itself, or (``one_unknown``) anything else like it."""
+    if type(value) is int or value is None:
+        return value
+    if type(value) is Unknown:
+        return "unknown", value.lanes if one_unknown else id(value)
+    array = np.asarray(plain(value))
+    held = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
+    return open_lanes(value), array.dtype.str, array.shape, held
 
 
 #: marks of bytes: as at the start, known, and from this one on the numbers of unknown values

@@ -17,11 +17,11 @@ from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import CHUNK_MASK, swizzled
 from tilesim.ir.op import Op
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.memory import Memory, elements_apart
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, plain
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta

@@ -12,10 +12,9 @@ from tilesim.analysis.preimage import ALL
 from tilesim.analysis.taint import Taint
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.sim.machine.compose import in_groups
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released, add
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, plain
 from tilesim.sim.machine.word_order import UNORDERED, observe
 from tilesim.sim.observers.monotone_words import Counter, only_drawn
 from tilesim.transforms.word_waits import WordWait

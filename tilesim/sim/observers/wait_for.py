@@ -28,14 +28,13 @@ from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.machine.control import computes, lanes_where, shadow, value_of
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, content
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
 
@@ -218,7 +217,7 @@ class _Walk:
         return True
 
     def _new(self, way: _Way) -> bool:
-        key = (way.pc, way.mask, tuple(_frozen(r) for r in way.warp.registers))
+        key = (way.pc, way.mask, tuple(content(r, one_unknown=True) for r in way.warp.registers))
         if key in self._seen:
             return False
         self._seen.add(key)
@@ -283,13 +282,6 @@ def _kept(warp: Agent) -> Iterator[tuple[int, int]]:
     """Other lanes of a warp that go on when those that act now are through."""
     for frame in warp.frames:
         yield from frame.pending
-
-
-def _frozen(value: Any) -> object:
-    value = plain(value)
-    if type(value) is Unknown:
-        return "unknown"
-    return value.tobytes() if hasattr(value, "tobytes") else value
 
 
 # ------------------------------------------------------- from blocked warps to those that wake them

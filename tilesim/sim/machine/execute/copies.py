@@ -26,13 +26,21 @@ from tilesim.ir.tensormap import MapFields, fields_of, info_limits, unit
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor
+from tilesim.sim.machine.compose import (
+    Act,
+    Effects,
+    acting,
+    each_lane,
+    executor,
+    operation,
+    with_effect,
+)
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import BarrierError, NotUniform
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.execute.memory import at_one_place, cells_of, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, map_reader
-from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
@@ -40,7 +48,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.tensor_box import Box
-from tilesim.sim.machine.unknown import Unknown, first_of
+from tilesim.sim.machine.unknown import Unknown, first_of, plain
 from tilesim.sim.machine.view_access import (
     ViewAccess,
     read_elements,
@@ -69,9 +77,34 @@ class End(ABC):
         self.nbytes = nbytes
         self.dtype = dtype
 
-    def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
-        """What the copy touches in shared ``memory`` at its other end, the ``whole`` of a view."""
-        return whole
+    def shared(
+        self, w: Warp, op: Op, view: ViewAccess, memory: Memory, mask: int | None = None
+    ) -> Range:
+        """The other end of the copy, where a view lies in shared ``memory``; see `Range`."""
+        whole = view.footprint_in(w, memory)
+        _require_alignment(op, view, whole)
+        return Range(memory, whole, self.nbytes, view.view.dtype, mask)
+
+    def reads(self, w: Warp, op: Op, at: tuple[int, int]) -> Access | None:
+        """The copy reads it, until it is over at a position."""
+        if self.footprint is None:
+            return None
+        access = Access(w, op, *at, True, False, lanes=w.mask, among=EVERY)
+        w.machine.races.read(self.memory, self.footprint, access, w.clock)
+        return access
+
+    def writes(
+        self, w: Warp, op: Op, at: tuple[int, int], combine: Combine | None
+    ) -> Access | None:
+        """The copy writes it, combined with what is there if asked, until it is over."""
+        if self.footprint is None:
+            return None
+        scope: fx.Scope | None = None if combine is None else "gpu"
+        access = Access(w, op, *at, True, True, scope, lanes=w.mask, among=EVERY)
+        if combine is not None:
+            w.machine.races.unwritten.note(self.memory, self.footprint, access)
+        w.machine.races.write(self.memory, self.footprint, access, w.clock)
+        return access
 
     @abstractmethod
     def load(self) -> NDArray[Any]:
@@ -94,19 +127,19 @@ class Range(End):
     ) -> None:
         touched = whole if mask is None else masked(memory, whole, mask)
         super().__init__(memory, touched, nbytes, dtype)
-        self._whole = whole
+        self.whole = whole
         self._mask = mask
 
     def load(self) -> NDArray[Any]:
-        return read_elements(self.memory, self._whole, self.dtype)
+        return read_elements(self.memory, self.whole, self.dtype)
 
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
-        cells = self.memory.data[self._whole.bytes.low : self._whole.bytes.high]
+        cells = self.memory.data[self.whole.bytes.low : self.whole.bytes.high]
         before = None if self._mask is None else cells.copy()
-        values = as_elements(values, self.dtype, self._whole.addresses.shape)
+        values = as_elements(values, self.dtype, self.whole.addresses.shape)
         if combine is not None:
             values = combine(self.load(), values)
-        write_elements(self.memory, self._whole, self.dtype, values)
+        write_elements(self.memory, self.whole, self.dtype, values)
         if before is not None and self._mask is not None:
             left = np.array([not self._mask >> i % CHUNK & 1 for i in range(self.nbytes)])
             cells[left] = before[left]
@@ -124,8 +157,15 @@ class _Selected(End):
         self._packing = packing
         self.through = through
 
-    def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
-        return whole if self.through is None else self._box.tile(view, whole, memory)
+    def shared(
+        self, w: Warp, op: Op, view: ViewAccess, memory: Memory, mask: int | None = None
+    ) -> Range:
+        made = super().shared(w, op, view, memory, mask)
+        if self.through is None:
+            return made
+        # a map in memory says itself what the copy touches there
+        tile = self._box.tile(view, made.whole, memory)
+        return Range(memory, tile, self.nbytes, self.dtype, mask)
 
     def load(self) -> NDArray[Any]:
         found = self._box.load(self.memory)
@@ -407,14 +447,12 @@ def transfers(effects: Effects) -> bool:
     )
 
 
-def transfer(c: Operands, op: Op, effects: Effects) -> Step:
+@operation(transfers)
+def _transfer(c: Operands, op: Op, effects: Effects) -> Step:
     """The step of an asynchronous copy."""
     completes = _only(effects, fx.Completes)
     step = _grouped(c, op, effects) if completes is None else _tracked(c, op, effects, completes)
     return each_lane(step)
-
-
-OPERATIONS.append((transfers, transfer))
 
 
 def _only(effects: Effects, kind: type[E]) -> E | None:
@@ -544,13 +582,14 @@ def tracked_load(
     for cta, tracked in places:
         require_live(tracked, w, op)
         at = tracked.tracks(w.cta), NEVER
-        footprint = _tile(w, op, view, cta.memory, source)
-        write = _writes(w, op, at, cta.memory, footprint, combine)
+        target = source.shared(w, op, view, cta.memory)
+        write = target.writes(w, op, at, combine)
+        assert write is not None
         accesses = [write]
         if through is not None:
             accesses.append(through.read(w, op, at, also))
-        if source.footprint is not None:
-            read = _reads(w, op, at, source.memory, source.footprint)
+        read = source.reads(w, op, at)
+        if read is not None:
             accesses.append(read)
             if source.memory is w.cta.memory:
                 machine.peers.note(w.cta, read)
@@ -558,8 +597,7 @@ def tracked_load(
         for place in {cta, tracked.cta} - {w.cta}:
             machine.peers.note(place, write)
         credit = Credit(w, op, 0, -source.nbytes, 0, asynchronous=True)
-        target = _shared_end(view, cta.memory, footprint, source) if real else None
-        moves = None if target is None else partial(move, op, source, target, combine)
+        moves = partial(move, op, source, target, combine) if real else None
         landings.append(Landing(w, op, tracked, credit, issued, moves, accesses))
     for landing in landings:
         machine.launch_async(op, w, machine.copy_cycles(source.nbytes), landing.land)
@@ -567,40 +605,7 @@ def tracked_load(
     w.effects += 1
 
 
-def _tile(w: Warp, op: Op, view: ViewAccess, memory: Memory, other: End) -> Footprint:
-    """What a copy touches in shared memory, where a view lies."""
-    footprint = other.tile(view, view.footprint_in(w, memory), memory)
-    check_alignment(op, view, footprint)
-    return footprint
-
-
-def _shared_end(view: ViewAccess, memory: Memory, footprint: Footprint, other: End) -> Range:
-    """The same as an end of the copy: of the view's type, or as a map in memory says it is."""
-    dtype = view.view.dtype if other.through is None else other.dtype
-    return Range(memory, footprint, other.nbytes, dtype)
-
-
-def _reads(w: Warp, op: Op, at: tuple[int, int], memory: Memory, footprint: Footprint) -> Access:
-    """A copy reads, until it is over at a position."""
-    access = Access(w, op, *at, True, False, lanes=w.mask, among=EVERY)
-    w.machine.races.read(memory, footprint, access, w.clock)
-    return access
-
-
-def _writes(
-    w: Warp, op: Op, at: tuple[int, int], memory: Memory, footprint: Footprint,
-    combine: Combine | None,
-) -> Access:  # fmt: skip
-    """The same of a write, combined with what is there if asked."""
-    scope: fx.Scope | None = None if combine is None else "gpu"
-    access = Access(w, op, *at, True, True, scope, lanes=w.mask, among=EVERY)
-    if combine is not None:
-        w.machine.races.unwritten.note(memory, footprint, access)
-    w.machine.races.write(memory, footprint, access, w.clock)
-    return access
-
-
-def check_alignment(op: Op, target: ViewAccess, footprint: Footprint) -> None:
+def _require_alignment(op: Op, target: ViewAccess, footprint: Footprint) -> None:
     """Shared addresses of tensor copies are 128-byte aligned, of bulk copies 16 (B6, U10)."""
     need = 128 if "tensor" in op.mnemonic else 16
     start = footprint.start
@@ -634,26 +639,21 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
         memory = view.memory(w)
         if not boxed:
             require_contiguous(op, view, view.footprint_in(w, memory))
-        footprint = _tile(w, op, view, memory, target)
-        moved = footprint if mask is None else masked(memory, footprint, mask(w))
+        source = target.shared(w, op, view, memory, None if mask is None else mask(w))
         copies = w.lanes
         if combine is None and copies > 1 and not w.machine.options.ptx:
             # they write the same bytes from one place: one copy, over once each lane has waited
             w.machine.lean("H23", op)
             copies = 1
         for _ in range(copies):
-            _issue(w, op, memory, moved, target, combine)
+            _issue(w, op, source, target, combine)
         if observed and target.memory.data.size:
-            source = _shared_end(view, memory, footprint, target)
             move(op, source, target, combine, times if combine is None else times * w.lanes)
 
     return step
 
 
-def _issue(
-    w: Warp, op: Op, memory: Memory, footprint: Footprint | None, target: End,
-    combine: Combine | None,
-) -> None:  # fmt: skip
+def _issue(w: Warp, op: Op, source: End, target: End, combine: Combine | None) -> None:
     """Issues a copy of shared memory to global memory into the warp's open bulk group."""
     machine = w.machine
     reads, writes = w.lane_groups["bulk"], w.lane_groups["bulk.write"]
@@ -661,11 +661,8 @@ def _issue(
     number = reads.issue_by(w.mask)
     if target.through is not None:
         target.through.read(w, op, number)
-    if footprint is not None:
-        _reads(w, op, number, memory, footprint)
-    place = writes.issue_by(w.mask)
-    if target.footprint is not None:
-        _writes(w, op, place, target.memory, target.footprint, combine)
+    source.reads(w, op, number)
+    target.writes(w, op, writes.issue_by(w.mask), combine)
     finish = machine.env.now + machine.copy_cycles(target.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
     w.effects += 1
@@ -824,10 +821,7 @@ class _Copy:
             )
 
 
-def _is_lane_copy(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Issues) and e.group == "cp.async" for e in effects)
-
-
+@operation(with_effect(fx.Issues, group="cp.async"))
 def _copy(c: Operands, op: Op, effects: Effects) -> Step:
     match effects:
         case (fx.Reads(view=src), fx.Writes(view=dst), fx.Issues() as issues):
@@ -850,16 +844,10 @@ def _copy(c: Operands, op: Op, effects: Effects) -> Step:
     return each_lane(step)
 
 
-OPERATIONS.append((_is_lane_copy, _copy))
-
-
-def _is_remote_store(effects: Effects) -> bool:
-    return any(isinstance(e, fx.RemoteStore) for e in effects)
-
-
 # ---------------------------------------------------------- remote asynchronous stores (D11 to D13)
 
 
+@operation(with_effect(fx.RemoteStore))
 def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
     """A store that lands later and then completes its bytes on the peer's mbarrier (D11-D13)."""
     match effects:
@@ -917,6 +905,3 @@ def _require_peer_of_store(w: Warp, op: Op, own: bool, together: bool) -> None:
             "out-of-bounds", f"{op.mnemonic} to the executing CTA's own shared memory (D12)",
             "use red (an atomic) on the own CTA",
         )  # fmt: skip
-
-
-OPERATIONS.append((_is_remote_store, _remote_store))

@@ -20,11 +20,11 @@ from tilesim.sim.machine.assignment_jit import one_by_one
 from tilesim.sim.machine.compose import Act, Give, Take, executor, lanes_named
 from tilesim.sim.machine.divergence import lanes_exit
 from tilesim.sim.machine.errors import BarrierError, NotUniform, UnassignedVariable
-from tilesim.sim.machine.expression import evaluator, fit_value, merged, plain
+from tilesim.sim.machine.expression import evaluator, fit_value, merged
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, open_lanes, opened
+from tilesim.sim.machine.unknown import Unknown, open_lanes, opened, plain
 from tilesim.sim.machine.view_access import uniform_value
 
 #: where all 32 lanes of a warp are asked for

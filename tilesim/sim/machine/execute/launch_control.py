@@ -15,7 +15,7 @@ from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.compose import OPERATIONS, Effects
+from tilesim.sim.machine.compose import Effects, operation, with_effect
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.copies import End, destinations, tracked_load
 from tilesim.sim.machine.execute.lanes import assign
@@ -32,10 +32,7 @@ _BYTES = 16
 _HALF = (1 << 64) - 1
 
 
-def _cancels(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Cancels) for e in effects)
-
-
+@operation(with_effect(fx.Cancels))
 def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
     match effects:
         case (fx.Cancels(), fx.Writes(view=view), fx.Completes(mbar=tracked, multicast=mask)):
@@ -150,10 +147,7 @@ def _see_failure(w: Warp, op: Op) -> None:
     machine.note("write", ("launch", 0), w, op)
 
 
-def _queries(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Queries) for e in effects)
-
-
+@operation(with_effect(fx.Queries))
 def _query(c: Operands, op: Op, effects: Effects) -> Step:
     match effects:
         case (fx.Reads(view=view), fx.Queries(part=part), fx.Defines(var=var)):
@@ -187,7 +181,3 @@ def _query(c: Operands, op: Op, effects: Effects) -> Step:
         assign(w, slot, int(words[_AXES[part]]))
 
     return canceled if part == "canceled" else coordinate
-
-
-OPERATIONS.append((_cancels, _try_cancel))
-OPERATIONS.append((_queries, _query))

@@ -29,13 +29,13 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.lanes import assign
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier, Token, over_arrival, token_number
 from tilesim.sim.machine.operands import Operands
+from tilesim.sim.machine.unknown import plain
 from tilesim.sim.machine.view_access import uniform
 from tilesim.sim.observers.phase_conditions import Credit
 
@@ -417,32 +417,35 @@ def _pending_count(c: Operands, op: Op, effect: fx.PendingCount) -> Give:
 # ------------------------------------------------------------------ waits and polls (A17 to A30)
 
 
-#: which parity a wait on a barrier names
-ParityOf: TypeAlias = Callable[[Warp, Mbarrier], int]
+#: what a wait or a poll asks of: a barrier, and the parity of one of its phases
+Asked: TypeAlias = Callable[[Warp], tuple[Mbarrier, int]]
 
 
-def parity_of(c: Operands, op: Op, effect: fx.Waits) -> ParityOf:
-    """Which parity a wait names, from a parity or a token operand."""
-    value_of = c.expr(effect.phase)
+def asking(c: Operands, op: Op, effect: fx.Waits) -> Asked:
+    """What a wait or a poll asks of: a barrier, which has to be live, and the parity that it names
+    by a parity or a token."""
+    mbar, phase, by_parity = c.mbar(effect.mbar), c.expr(effect.phase), effect.parity
 
-    def of_token(w: Warp, barrier: Mbarrier) -> int:
-        return _of_token(w.machine.tokens.get(uniform(value_of(w), w)), barrier)
-
-    def of_parity(w: Warp, barrier: Mbarrier) -> int:
-        value = value_of(w)
+    def asked(w: Warp) -> tuple[Mbarrier, int]:
+        barrier = mbar(w)
+        if not barrier.live or w.index not in barrier.visible_to:
+            require_live(barrier, w, op)
+        value = phase(w)
         if type(value) is not int:
             value = uniform(value, w)
+        if not by_parity:
+            return barrier, _of_token(w.machine.tokens.get(value), barrier)
         if value in (0, 1):
-            return int(value)
+            return barrier, value
         if w.machine.accepts("A21", op):  # hardware looks at the last bit
-            return int(value) & 1
+            return barrier, value & 1
         raise BarrierError(
             "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
             "a parity is 0 or 1: mask the phase counter with 1",
             facts=Stated((barrier.named,)),
         )  # fmt: skip
 
-    return of_parity if effect.parity else of_token
+    return asked
 
 
 def _of_token(token: Token | None, barrier: Mbarrier) -> int:
@@ -540,20 +543,16 @@ def _skipped_away(barrier: Mbarrier, w: Warp) -> dict[int, int]:
 @executor(fx.Waits)
 def _waits(c: Operands, op: Op, effect: fx.Waits) -> Act | Give:
     if effect.poll:
-        return Give(effect, _try(c, op, effect) if effect.suspends else _test(c, op, effect),
-                    blocks=effect.suspends)  # fmt: skip
+        return Give(effect, _poll(c, op, effect), blocks=effect.suspends)
     return Act(wait_step(c, op, effect), blocks=True)
 
 
 def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
     """A wait that blocks."""
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
+    asked = asking(c, op, effect)
 
     def step(w: Warp) -> bool:
-        barrier = mbar(w)
-        if not barrier.live or w.index not in barrier.visible_to:
-            require_live(barrier, w, op)
-        parity = parity_at(w, barrier)
+        barrier, parity = asked(w)
         if (barrier.phase & 1) != parity:
             acquire(barrier, w, op, effect)
             return False
@@ -602,31 +601,20 @@ def poll_result(
     return int(done)
 
 
-def _test(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int]:
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
-
-    def read(w: Warp) -> int:
-        barrier = mbar(w)
-        require_live(barrier, w, op)
-        return poll_result(w, barrier, parity_at(w, barrier), op, effect)
-
-    return read
-
-
-def _try(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
+def _poll(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
+    """A look at a barrier; one that suspends (try_wait) may first wait, and give up."""
+    asked, suspends = asking(c, op, effect), effect.suspends
 
     def read(w: Warp) -> int | None:
-        barrier = mbar(w)
-        require_live(barrier, w, op)
-        parity = parity_at(w, barrier)
-        gave_up = w.polled is not None and w.polled.expired
-        if barrier.has_completed(parity) or gave_up or w.machine.gives_up():
-            w.polled = None
-            return poll_result(w, barrier, parity, op, effect)
-        w.polled = Polled(barrier)
-        _park(w, barrier, parity, op, polling=True)
-        return None
+        barrier, parity = asked(w)
+        if suspends and not barrier.has_completed(parity):
+            gave_up = w.polled is not None and w.polled.expired
+            if not (gave_up or w.machine.gives_up()):
+                w.polled = Polled(barrier)
+                _park(w, barrier, parity, op, polling=True)
+                return None
+        w.polled = None
+        return poll_result(w, barrier, parity, op, effect)
 
     return read
 
@@ -665,12 +653,10 @@ class _Unanswered(int):
 
 def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
     """A poll that only decides whether a later wait is made."""
-    mbar, parity_at, result = c.mbar(effect.mbar), parity_of(c, op, effect), c.slot(flag)
+    asked, result = asking(c, op, effect), c.slot(flag)
 
     def step(w: Warp) -> None:
-        barrier = mbar(w)
-        require_live(barrier, w, op)
-        parity = parity_at(w, barrier)
+        barrier, parity = asked(w)
         sure = not effect.suspends and surely(w, barrier, parity)
         if sure or not w.machine.timed:
             assign(w, result, poll_result(w, barrier, parity, op, effect, peeks=True))
@@ -706,12 +692,12 @@ def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
 def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) -> Step:
     """``if not flag: wait`` after a peek."""
     wait, holds, slot = wait_step(c, op, effect), c.expr(cond), c.slot(flag)
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
+    asked = asking(c, op, effect)
 
     def step(w: Warp) -> bool | None:
         if not condition_lanes(holds(w)) & w.mask:
             return None
-        barrier = mbar(w)
+        barrier, parity = asked(w)
         stopped = wait(w)
         looks = w.looks.get(slot, ())
         if stopped or not looks:
@@ -722,7 +708,7 @@ def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) ->
             if not looks[-1].used and isinstance(w.registers[slot], np.ndarray):
                 _doubtful(w, looks[-1], barrier)
             return None
-        question = (barrier, parity_at(w, barrier), effect.sem, effect.scope)
+        question = (barrier, parity, effect.sem, effect.scope)
         without = w.mask & ~sum(look.lanes for look in standing)
         for look in standing or looks:
             if look.used or look.asked != question or without:

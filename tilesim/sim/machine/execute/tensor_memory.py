@@ -26,7 +26,6 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import ORDER, Issuer
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import (
-    OPERATIONS,
     Act,
     Effects,
     Execution,
@@ -36,6 +35,8 @@ from tilesim.sim.machine.compose import (
     executor,
     lane_by_lane,
     operands_of,
+    operation,
+    with_effect,
 )
 from tilesim.sim.machine.cta import Cta, ctas_of_sm
 from tilesim.sim.machine.errors import BarrierError, NotUniform, Side
@@ -311,10 +312,7 @@ def _uses(c: Operands, op: Op, effect: fx.UsesTmem) -> Give | Take | Act:
 # ---------------------------------------------------------------------- of a tensor core
 
 
-def _issued(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Issues) and e.group == "tcgen05" for e in effects)
-
-
+@operation(with_effect(fx.Issues, group="tcgen05"))
 def _issue(c: Operands, op: Op, effects: Effects) -> Step:
     """An operation on the tensor memory of one CTA, or at the same addresses of a pair's (G10)."""
     match effects:
@@ -360,9 +358,6 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
             issue(w, lane, places)
 
     return step
-
-
-OPERATIONS.append((_issued, _issue))
 
 
 def _matrix(
@@ -777,10 +772,7 @@ def _publish_order(w: Warp) -> None:
         w.clock[component] = w.clock[size + component] = issued
 
 
-def _commits(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Commits) and e.group == "tcgen05" for e in effects)
-
-
+@operation(with_effect(fx.Commits, group="tcgen05"))
 def _commit(c: Operands, op: Op, effects: Effects) -> Step:
     """An arrival when what the thread has issued is complete, which implies the fence before."""
     match effects:
@@ -811,9 +803,6 @@ def _commit(c: Operands, op: Op, effects: Effects) -> Step:
         w.effects += 1
 
     return each_lane(step, signals=True)
-
-
-OPERATIONS.append((_commits, _commit))
 
 
 def _signal(

@@ -17,7 +17,6 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import FragmentUse
 from tilesim.sim.machine.compose import (
-    OPERATIONS,
     Act,
     Effects,
     Execution,
@@ -25,6 +24,8 @@ from tilesim.sim.machine.compose import (
     Take,
     executor,
     operands_of,
+    operation,
+    with_effect,
 )
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.execute.lanes import gather_all, require_whole_warp
@@ -195,11 +196,12 @@ def unassigned(w: Warp, fragment: Fragment, op: Op) -> None:
 # ------------------------------------------------------------------ products (section F)
 
 
-def _applies(effects: Effects) -> bool:
-    return any(isinstance(e, fx.Issues) and e.group == "wgmma" for e in effects)
+_is_product = with_effect(fx.Issues, group="wgmma")
 
 
-OPERATIONS.append((_applies, lambda c, op, effects: products(c, [op])))
+@operation(_is_product)
+def _product(c: Operands, op: Op, effects: Effects) -> Step:
+    return products(c, [op])
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ def in_a_row(mir: Mir) -> Iterator[tuple[range, list[Op]]]:
     before: _Parts | None = None
     for number, instruction in enumerate((*mir.code, None)):
         what = None if instruction is None or instruction.guard is not None else instruction.what
-        op = what if isinstance(what, Op) and _applies(what.effects()) else None
+        op = what if isinstance(what, Op) and _is_product(what.effects()) else None
         parts = None if op is None else _Parts.of(op)
         if parts is None or before is None or not parts.continues(before):
             if len(row) > 1:

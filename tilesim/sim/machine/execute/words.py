@@ -15,7 +15,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.sim.machine import word_order
 from tilesim.sim.machine.clock import Clock
-from tilesim.sim.machine.compose import OPERATIONS, Effects, acting, in_groups
+from tilesim.sim.machine.compose import Effects, acting, in_groups, operation
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
@@ -231,10 +231,7 @@ def _each_peer(view: ViewAccess, step: Step) -> Step:
     return peers
 
 
-def _applies(effects: Effects) -> bool:
-    return word_access(effects) is not None
-
-
+@operation(lambda effects: word_access(effects) is not None)
 def _access(c: Operands, op: Op, effects: Effects) -> Step:
     access = word_access(effects)
     assert access is not None
@@ -242,9 +239,6 @@ def _access(c: Operands, op: Op, effects: Effects) -> Step:
         return _load(c, op, access)
     step = _store(c, op, access) if access.stores else _update(c, op, access)
     return _issued(op, c.view(access.view), step) if access.asynchronous else step
-
-
-OPERATIONS.append((_applies, _access))
 
 
 def _issued(op: Op, view: ViewAccess, step: Step) -> Step:
