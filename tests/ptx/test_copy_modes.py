@@ -12,6 +12,7 @@ from tilesim.arith.types import DType, f32, s32, u32
 from tilesim.checker import Report, check
 from tilesim.dsl.builder import Builder
 from tilesim.dsl.kernel import kernel
+from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
@@ -26,6 +27,7 @@ IMAGE = Map(
     im2col=Im2col((-1, 0), (0, -1), 64, 8),
 )  # fmt: skip
 ROWS = Map("a", "bf16", (64, 16), (128,), (64, 1))
+TILED = Map("a", "bf16", (64, 16), (128,), (64, 8))
 
 
 def program(body: str, *values: Parameter, target: str = "sm_100a", cluster: int = 1) -> Mir:
@@ -260,6 +262,34 @@ def test_what_is_prefetched(form: str, value: Map, mode: str, coords: str, info:
     assert "".join(map(str, hint.coords)) == coords
     assert "".join(map(str, hint.info)) == info
     assert check(mir).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "value"),
+    [
+        ("2d.L2.global [a, {%r3, 1}]", "2d.L2.global [a, {%r7, 1}]", TILED),
+        ("4d.L2.global.im2col [a, {0, 3, 2, 1}], {%h1, 0}",
+         "4d.L2.global.im2col [a, {0, 3, 2, 1}], {%h2, 0}", IMAGE),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_prefetched(right: str, wrong: str, value: Map) -> None:
+    """The operand is one that a copy could read (B13): it starts at 16 bytes (B37), offsets of
+    im2col fit their fields (B23)."""
+    start = (
+        ".reg .b16 %h<3>; mov.u32 %r3, %ctaid.x; add.u32 %r3, %r3, 8; add.u32 %r7, %r3, 3;\n"
+        "cvt.u16.u32 %h1, %r3; add.u16 %h2, %h1, 256;\n"
+    )
+    prefetch = f"{INIT}{start}@%p0 cp.async.bulk.prefetch.tensor."
+    assert check(program(f"{prefetch}{right};\n", value)).verdict == "proved"
+    found = check(program(f"{prefetch}{wrong};\n", value))
+    assert found.verdict == "failed"
+    assert found.rules == {"out-of-bounds"}
+
+
+def test_a_prefetch_names_a_place_in_each_dimension() -> None:
+    with pytest.raises(InvalidProgram, match="3 coordinates for a 2-D tensor map"):
+        check(program(f"{INIT}@%p0 cp.async.bulk.prefetch.tensor.3d.L2.global [a, {{0, 1, 0}}];\n",
+                      TILED))  # fmt: skip
 
 
 def _found(mir: Mir, kind: type[_Copy]) -> list[_Copy]:

@@ -1,4 +1,7 @@
-"""Grids that a kernel lets start before it has completed: what they may read is an assumption."""
+"""Grids that run beside a kernel: what they may access of what it accesses is an assumption.
+
+Those that it lets start before it has completed, and those for which it waits.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,23 @@ def kernel(k: Builder, *, order: str) -> None:
                 k.griddep.wait()
 
 
-def assumed(report: Report) -> Leaning | None:
+def assumed(report: Report, name: str = "dependents") -> Leaning | None:
     assert report.verdict == "proved"
-    return next((one for one in report.leanings if one.name == "dependents"), None)
+    return next((one for one in report.leanings if one.name == name), None)
 
 
-def checked(order: str, strict: Strict) -> Leaning | None:
+def checked(order: str, strict: Strict, name: str = "dependents") -> Leaning | None:
     k = Builder("kernel", "sm_90a", warps=2)
     kernel(k, order=order)
-    return assumed(check(k.finish(), strict=strict))
+    return assumed(check(k.finish(), strict=strict), name)
+
+
+def places_of(found: Leaning | None) -> list[str]:
+    """The lines of `kernel` that an assumption names."""
+    assert found is not None
+    assert found.kind == "assumption"
+    lines, first = inspect.getsourcelines(kernel)
+    return [lines[loc.line - first].strip() for loc in found.locs]
 
 
 @pytest.mark.parametrize("strict", BOTH)
@@ -56,11 +67,7 @@ def checked(order: str, strict: Strict) -> Leaning | None:
 )  # fmt: skip
 def test_writes_that_may_come_after_it(order: str, strict: Strict) -> None:
     found = checked(order, strict)
-    assert found is not None
-    assert found.kind == "assumption"
-    lines, first = inspect.getsourcelines(kernel)
-    places = [lines[loc.line - first].strip() for loc in found.locs]
-    assert places == ["k.griddep.launch_dependents()", "k.mem.store(out[k.thread_id], 1)"]
+    assert places_of(found) == ["k.griddep.launch_dependents()", "k.mem.store(out[k.thread_id], 1)"]
 
 
 @pytest.mark.parametrize("strict", BOTH)
@@ -101,4 +108,32 @@ def test_in_ptx(body: str, places: list[int]) -> None:
     found = assumed(
         ptx(start + body, params=(".param .b64 y",), values=(Pointer("y", 256),), warps=2)
     )
+    assert ([] if found is None else sorted(loc.line - FIRST for loc in found.locs)) == places
+
+
+@pytest.mark.parametrize("strict", BOTH)
+def test_what_is_accessed_before_the_wait_for_earlier_grids(strict: Strict) -> None:
+    for order in ("store wait", "store barrier wait store", "launch store wait store"):
+        places = places_of(checked(order, strict, "earlier-grids"))
+        assert places == ["k.griddep.wait()", "k.mem.store(out[k.thread_id], 1)"]
+    for order in ("wait store", "wait barrier store", "store"):
+        assert checked(order, strict, "earlier-grids") is None
+
+
+WAIT, LOAD = "griddepcontrol.wait;\n", "ld.global.u32 %r4, [%rd4];\n"
+SHARED = "shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r2; st.shared.u32 [%r5], 1;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        (LOAD + WAIT, [1, 2]),
+        (WAIT + LOAD, []),
+        (f"{SHARED}{WAIT}{LOAD}", []),
+        (f"setp.lt.u32 %p1, %r1, 32; @%p1 bra N;\n{WAIT}N:\n{STORE}", [2, 4]),
+    ],
+)
+def test_before_the_wait_in_ptx(body: str, places: list[int]) -> None:
+    params, values = (".param .b64 y",), (Pointer("y", 256),)
+    found = assumed(ptx(START + body, params=params, values=values, warps=2), "earlier-grids")
     assert ([] if found is None else sorted(loc.line - FIRST for loc in found.locs)) == places

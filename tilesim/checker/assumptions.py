@@ -54,6 +54,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "cluster-spread": "no two CTAs of a cluster share the tensor memory of one SM",
     WARPGROUP_WAIT: "wgmma.wait_group of one warp covers what its warpgroup issued",
     "device-size": "the GPU holds all CTAs of a cooperative launch at once",
+    "earlier-grids": "grids before this one use nothing that it accesses before it waits for them",
     "dependents": "grids that start before this one has completed read nothing that it writes",
     "aliases": "memory with two addresses, one of multimem, has fence.proxy.alias between accesses",
     "launch-control": "what launch control grants",

@@ -9,7 +9,8 @@ kernel that does both, and writes by one of them, names the places.
 then on, and sees what this one writes when it has completed, which is what ``griddepcontrol.wait``
 there waits for. A dependent that does not wait is another program, and not looked at. So a proof
 names the writes that come after the instruction, or that are perhaps not performed when it is
-executed.
+executed. In the same way, a proof of a kernel with ``griddepcontrol.wait`` (D17) that declares
+nothing to be of the grids before it names what it accesses before that.
 """
 
 from __future__ import annotations
@@ -344,7 +345,7 @@ def early_dependents(graph: FlowGraph) -> Leaning | None:
         n for n, i in enumerate(graph.mir.code)
         if isinstance(i.what, Op) and i.what.mnemonic == _LAUNCHES
     ]  # fmt: skip
-    writes = _writes(graph.mir) if launches else []
+    writes = _in_global(graph.mir, _WRITES) if launches else []
     found: dict[Loc, None] = {}
     for launch in launches:
         late = [w for w in writes if not _performed(graph, w, launch)]
@@ -361,15 +362,41 @@ def early_dependents(graph: FlowGraph) -> Leaning | None:
     return Leaning("dependents", text, tuple(found), "assumption")
 
 
-def _writes(mir: Mir) -> list[int]:
-    """The instructions that write what another grid can read."""
+def earlier_grids(graph: FlowGraph) -> Leaning | None:
+    """What a proof takes for granted of the grids that a kernel waits for, if it is anything.
+
+    Where tensors are declared ``dependent``, a run looks at each access to them.
+    """
+    waits = [n for n, _ in graph.mir.all_of(fx.WaitsGrids)]
+    if not waits or any(tensor.dependent for tensor in graph.mir.kernel.tensors):
+        return None
+    alone = [n for n in waits if graph.mir.code[n].guard is None]
+    accesses = _in_global(graph.mir, _ACCESSES)
+    early = [n for n in accesses if not any(_must_precede(graph, wait, n) for wait in alone)]
+    if not early:
+        return None
+    locs = tuple(dict.fromkeys(graph.mir.code[n].loc for n in (waits[0], *early)))
+    text = (
+        f"if the grids before this one have completed when it starts, or use nothing that it "
+        f"accesses ({locs[1]}) before griddepcontrol.wait ({locs[0]})"
+    )
+    return Leaning("earlier-grids", text, locs, "assumption")
+
+
+_WRITES = fx.Writes, fx.WritesMap
+_ACCESSES = *_WRITES, fx.Reads, fx.ReadsMap
+
+
+def _in_global(mir: Mir, kinds: tuple[type[fx.Effect], ...]) -> list[int]:
+    """The instructions that access, in one of these ways, what another grid can access."""
     return [
         number for number, effects in enumerate(mir.effects)
-        if any(
-            isinstance(e, fx.WritesMap) or (isinstance(e, fx.Writes) and e.view.space != "shared")
-            for e in effects
-        )
+        if any(isinstance(e, kinds) and not _is_shared(e) for e in effects)
     ]  # fmt: skip
+
+
+def _is_shared(effect: fx.Effect) -> bool:
+    return isinstance(effect, fx.Reads | fx.Writes) and effect.view.space == "shared"
 
 
 def _performed(graph: FlowGraph, write: int, launch: int) -> bool:

@@ -34,7 +34,7 @@ from tilesim.analysis.taint import Dataflow
 from tilesim.checker import coverage
 from tilesim.checker.assumptions import Leaning, program_order
 from tilesim.checker.coverage import begin, noted, surely_used, used
-from tilesim.checker.grid import MANY, Survey, Surveyed, aliases, early_dependents
+from tilesim.checker.grid import MANY, Survey, Surveyed, aliases, earlier_grids, early_dependents
 from tilesim.checker.options import NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
 from tilesim.checker.witness import Witness, WitnessPolicy, shorten, watched
@@ -688,7 +688,10 @@ class Checking:
             order = program_order(coverage.begin(self.simulation.code.mir))
             covers += f"; assumes that {order.text}"
             code = self.simulation.code
-            around = device_size(self.simulation), early_dependents(code.graph), aliases(code.mir)
+            around = (
+                device_size(self.simulation), earlier_grids(code.graph),
+                early_dependents(code.graph), aliases(code.mir),
+            )  # fmt: skip
             taken += tuple(one for one in around if one is not None)
             leanings = (order, *filter(None, self._covered_choices.values()), *taken)
             leanings += self._practice(verdict)

@@ -118,6 +118,13 @@ class Prefetches:
     view: View | None = None
     map: TensorMap | None = None
     coords: tuple[Expr, ...] = ()
+    mode: str = "tile"
+    info: tuple[Expr, ...] = ()
+
+    @property
+    def box(self) -> ReadsMap | None:
+        """What a copy of what the map selects would read."""
+        return None if self.map is None else ReadsMap(self.map, self.coords, self.mode, self.info)
 
 
 @dataclass(frozen=True, slots=True)

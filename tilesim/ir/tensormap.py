@@ -129,11 +129,21 @@ def direction_problems(name: str | None, direction: Direction | None) -> Iterato
         yield f"there are no {direction}s of {name} elements (B36)"
 
 
-def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...]) -> Iterator[str]:
-    """A first coordinate that is known to be between the chunks that can be copied.
+def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...], mode: str) -> Iterator[str]:
+    """Coordinates of which there are too many or too few, or that are no integers of 32 bits; a
+    first one that is known to be between the chunks that can be copied.
 
     Of b6p2x16, which is finer on sm_103a, the machine tells.
     """
+    count = 5 if mode in ROWS_OF_FOUR else m.dimensions
+    if len(coords) != count:
+        yield f"{len(coords)} coordinates for {_kind(mode, m.dimensions, count)}"
+    for coordinate in coords:
+        number = constant(coordinate)
+        if fraction(coordinate) is not None:
+            yield f"the coordinate {coordinate} is no integer"
+        if number is not None and not INT_MIN <= number <= UINT_MAX:
+            yield f"the coordinate {number} does not fit into 32 bits"
     known = constant(coords[-1]) if coords and m.packing else None
     least = _HALF_ROW if m.packing == "b6p2x16" else unit(m.packing, u8, "")
     if known is not None and known % least:
@@ -329,17 +339,9 @@ def tile_problems(
     if (problem := mode_problem(map_, mode)) is not None:
         yield problem
         return
-    count = 5 if mode in ROWS_OF_FOUR else map_.dimensions
-    if len(coords) != count:
-        yield f"{len(coords)} coordinates for {_kind(mode, map_.dimensions, count)}"
+    yield from coordinate_problems(map_, coords, mode)
     if view.dtype != map_.tensor.dtype:
         yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
-    yield from coordinate_problems(map_, coords)
-    for coordinate, known in zip(coords, map(constant, coords), strict=True):
-        if fraction(coordinate) is not None:
-            yield f"the coordinate {coordinate} is no integer"
-        if known is not None and not INT_MIN <= known <= UINT_MAX:
-            yield f"the coordinate {known} does not fit into 32 bits"
     shape = in_shared(map_, copied_shape(map_.box, map_.element_strides, mode, halo))
     if tuple(n for n in view.shape if n != 1) != tuple(n for n in shape if n != 1):
         yield f"tile shape {view.shape} differs from the box {shape}"

@@ -1144,14 +1144,15 @@ def _one_source(x: Execution, w: Any, group: Sequence[int]) -> bool:
 @executes(fx.Prefetches)
 def _prefetches(x: Execution, e: fx.Prefetches) -> None:
     """A hint, whose operand has to be what a copy could read all the same (B13)."""
-    if e.view is None:  # what a box has outside of its tensor is not read
-        if e.map is None or e.map.rank is not None:
-            raise NotCovered("a tensor map in memory")
-        return
-    for w in x.warp.each:
+    operands, each = x.machine.operands, x.warp.each
+    if e.box is not None and len(each) > 1 and operands.starts_right_in_all(e.box, x.warp):
+        each = each[:1]
+    for w in each:
         if w.every:
             raise NotCovered(f"{x.where}: a prefetch, for every value of a parameter")
-        for named in x.machine.operands.view(e.view, w, x.lanes):
+        if e.box is not None:  # what a box has outside of its tensor is not read
+            operands.box_of_map(e.box, w, x.lanes)
+        for named in [] if e.view is None else operands.view(e.view, w, x.lanes):
             x.machine.memory(named.place).in_bounds(named.bytes, x.where)
             if not _one_piece(named.bytes, 16):
                 raise NotCovered(f"{x.where}: bytes that a bulk copy could not read")

@@ -25,6 +25,7 @@ from tilesim.ir.tensormap import (
     NEEDS,
     LoadMode,
     StoreMode,
+    coordinate_problems,
     copied_shape,
     direction_problems,
     global_map_problems,
@@ -220,7 +221,8 @@ class TmaPrefetch(Op):
         if (problem := mode_problem(self.map, self.mode)) is not None:
             yield problem
         else:
+            yield from coordinate_problems(self.map, self.coords, self.mode)
             yield from info_problems(self.map, self.mode, self.info)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Prefetches(map=self.map, coords=(*self.coords, *self.info)),)
+        return (Prefetches(map=self.map, coords=self.coords, mode=self.mode, info=self.info),)

@@ -154,8 +154,7 @@ def only_loads(op: Op) -> bool:
 
 def _is_plain(effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap) -> bool:
     """Whether a copy touches a box that its coordinates move."""
-    tile = not isinstance(effect, fx.Prefetches) and effect.mode == "tile"
-    return tile and tensor_map.packing is None and tensor_map.dims is None
+    return effect.mode == "tile" and tensor_map.packing is None and tensor_map.dims is None
 
 
 def _in_map(

@@ -674,11 +674,12 @@ def _issue(w: Warp, op: Op, source: End, target: End, combine: Combine | None) -
 @executor(fx.Prefetches)
 def _prefetches(c: Operands, op: Op, effect: fx.Prefetches) -> Act:
     """Nothing happens, but the operands have to be what a copy would ask for (B13)."""
-    coords = numbers(c, effect.coords)
+    box = None if effect.box is None else map_end(c, op, effect.box)
     view = None if effect.view is None else c.view(effect.view)
 
     def step(w: Warp) -> None:
-        coords(w)
+        if box is not None:
+            box(w)
         if view is not None:
             require_contiguous(op, view, view.footprint(w))
 
