@@ -39,6 +39,8 @@ Moving: TypeAlias = "dict[int, Any]"
 Register: TypeAlias = "tuple[int, int]"
 
 
+#: an operand, with the slots in it, and whether it moves by itself
+Operand: TypeAlias = "tuple[Expr, frozenset[int], bool]"
 #: a register that is set: its slot, how it moves, in which lanes it is set, and whether in all
 Result: TypeAlias = "tuple[int, Any, int, bool]"
 
@@ -47,18 +49,17 @@ Result: TypeAlias = "tuple[int, Any, int, bool]"
 class Uses:
     """What an instruction needs and sets: ``reads`` and ``sets`` are slots, ``touched`` both.
 
-    ``exprs`` is all that is evaluated; ``operands``: each with the slots in it, and whether it
-    ``moves`` by itself, as ``moves`` of all. ``stays`` has to hold where it is executed. ``pure``:
-    what is found about it is the same whenever these registers hold the same; if ``own`` is 1, in
-    one CTA, if it is 2, in one warp. ``head``: where a loop begins that may only look, if it goes
-    back there.
+    ``exprs`` is all that is evaluated; ``moves``: some of it moves by itself. ``stays`` has to hold
+    where it is executed. ``pure``: what is found about it is the same whenever these registers hold
+    the same; if ``own`` is 1, in one CTA, if it is 2, in one warp. ``head``: where a loop begins
+    that may only look, if it goes back there.
     """
 
     exprs: tuple[Expr, ...]
     reads: frozenset[int]
     sets: tuple[int, ...]
     touched: frozenset[int]
-    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
+    operands: tuple[Operand, ...]
     stays: Expr | None
     moves: bool
     pure: bool
@@ -181,7 +182,7 @@ class Evaluator(ABC):
         try:
             if why := self._not_covered(pc, moving, uses):
                 raise NoShift(why)
-            key = self._key(pc, w, moving, uses)
+            key = self._key(pc, uses.reads, w, w.mask, moving, uses)
             known = None if key is None else self._known.get(key)
             if known is None:
                 self._results = []
@@ -207,12 +208,15 @@ class Evaluator(ABC):
         lap = w.laps.get(head)
         return lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
 
-    def _key(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> tuple[object, ...] | None:
-        """What decides what is found about an instruction; None if that cannot be said briefly."""
+    def _key(
+        self, what: int, reads: frozenset[int], w: Warp, mask: int, moving: Moving, uses: Uses
+    ) -> tuple[object, ...] | None:
+        """What decides what is found about an instruction, or an operand, which ``reads`` these
+        registers; None if that cannot be said briefly."""
         if not uses.pure:
             return None
-        key: list[object] = [pc, w.mask, (0, w.cta.rank, w.index)[uses.own]]
-        for slot in uses.reads:
+        key: list[object] = [what, mask, (0, w.cta.rank, w.index)[uses.own]]
+        for slot in reads:
             name = self._name(w, slot, moving)
             if name is None:
                 return None
@@ -284,8 +288,10 @@ class ShiftEvaluator(Evaluator):
     def __init__(self, machine: Machine, values: Shifts, moving: dict[int, Moving]) -> None:
         super().__init__(machine, moving)
         self.values = values
-        #: by number of an instruction, which of its operands may move
-        self._free: dict[int, list[tuple[Expr, Free]]] = {}
+        #: by number of an instruction: its operands that are the same, and those that may move
+        self._parted: dict[int, tuple[list[Operand], list[tuple[Operand, Free]]]] = {}
+        #: operands that have been found to be the same, by what decides that
+        self._fixed: set[tuple[object, ...]] = set()
 
     def _seen(self, w: Warp) -> Warp:
         """A warp as expressions see it."""
@@ -353,29 +359,40 @@ class ShiftEvaluator(Evaluator):
 
     def _operands(self, op: Op, w: Warp, mask: int, moving: Moving, uses: Uses) -> None:
         """All operands are the same, but for places in memory that is not looked at, and data."""
-        found = self._free.get(op.number)
-        if found is None:
-            # an instruction may read and write one place
-            places = {(id(e), f.tensor, f.dim): (e, f) for e, f in self._movable(op, w, mask)}
-            found = list(places.values())
-            if not looks(op):
-                self._free[op.number] = found
-        # an expression that is an operand twice has to be free as both
-        free = Counter(id(expr) for expr, _ in found)
-        times = Counter(id(expr) for expr, _, _ in uses.operands)
-        for expr, slots, moves in uses.operands:
+        fixed, free = self._parted.get(op.number) or self._part(op, w, mask, uses)
+        for operand in fixed:
+            expr, slots, moves = operand
             if not moves and slots.isdisjoint(moving):
                 continue
-            if free[id(expr)] != times[id(expr)]:
+            key = self._key(id(expr), slots, w, mask, moving, uses)
+            if key is None or key not in self._fixed:
                 self._require_fixed(expr, w, mask, moving)
-        for expr, one in found:
-            moves = one.grows or self._depends(expr)
-            if not moves and frozenset(self.slots_in(expr)).isdisjoint(moving):
+                if key is not None:
+                    self._fixed.add(key)
+        for (expr, slots, moves), one in free:
+            if not (one.grows or moves) and slots.isdisjoint(moving):
                 continue
             if one.data:
                 self._data(expr, w, mask, moving)
             else:
                 self._place(expr, one, w, mask, moving)
+
+    def _part(
+        self, op: Op, w: Warp, mask: int, uses: Uses
+    ) -> tuple[list[Operand], list[tuple[Operand, Free]]]:
+        """The operands of an instruction that are the same, and those that may move."""
+        # an instruction may read and write one place
+        places = {(id(e), f.tensor, f.dim): (e, f) for e, f in self._movable(op, w, mask)}
+        free = [
+            ((e, frozenset(self.slots_in(e)), self._depends(e)), one) for e, one in places.values()
+        ]
+        # an expression that is an operand twice has to be free as both
+        times = Counter(id(expr) for expr, _, _ in uses.operands)
+        times.subtract(Counter(id(expr) for (expr, _, _), _ in free))
+        parted = [operand for operand in uses.operands if times[id(operand[0])]], free
+        if not looks(op):
+            self._parted[op.number] = parted
+        return parted
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
         """What is stored differs: by the same in all lanes, or it is not known how."""
