@@ -54,7 +54,7 @@ sim.machine.execute.memory: .sim.observers.race_text
 sim.machine.execute.tensor_memory: .sim.observers.phase_conditions .sim.observers.tmem_order
 sim.machine.execute.tensormaps: .sim.observers.tensormap_proxy
 sim.machine.execute.words: .sim.observers.monotone_accesses
-sim.machine.machine: .sim.observers.lane_order .sim.observers.weak_memory
+sim.machine.machine: .sim.observers.weak_memory
 sim.machine.machine: .sim.observers.monotone_words .sim.observers.peers .sim.observers.races
 sim.machine.machine: .sim.observers.tmem_order
 sim.machine.load: .sim.observers.monotone_words .sim.observers.tmem_order

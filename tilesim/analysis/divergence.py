@@ -2,7 +2,7 @@
 
 A warp acts as one where all lanes execute an instruction, and where some of them act between two
 meetings of all while the others do nothing. Everywhere else its parts have clocks of their own
-(`tilesim.sim.machine.lane_groups`), and room for these has to be made.
+(`tilesim.sim.machine.warp`), and room for these has to be made.
 
 `Lanes` says the same of the tree of a program. Emitted code has a `bar.warp.sync` where
 ``elect.sync`` chooses a lane, and behind a region that the whole warp came to and only some lanes

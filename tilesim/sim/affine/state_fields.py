@@ -43,7 +43,6 @@ from tilesim.sim.machine.execute.mbarrier import Landing
 from tilesim.sim.machine.execute.tensor_memory import Completed
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.interface import Options
-from tilesim.sim.machine.lane_groups import Part, Parting, Parts
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier, Published
@@ -53,7 +52,7 @@ from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.tensor_memory import TmemAccess
 from tilesim.sim.machine.unknown import plain
-from tilesim.sim.machine.warp import Agent, Lap
+from tilesim.sim.machine.warp import Agent, Lap, Part, Parting, Parts
 from tilesim.sim.machine.warpgroup import Round, Warpgroup
 from tilesim.sim.machine.word_order import Look, Observations, Word
 from tilesim.sim.observers.lane_races import LaneExchange

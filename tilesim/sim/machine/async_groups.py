@@ -21,18 +21,32 @@ DRAINED = "tcgen05.ld.drained"
 ORDER = "tcgen05.order"
 
 
-@dataclass(slots=True)
-class Groups:
-    """Committed groups of one kind of asynchronous operation.
+@dataclass(slots=True, kw_only=True)
+class Committed:
+    """Groups of asynchronous operations that have been committed.
 
-    ``opened`` counts operations issued, ``committed`` holds the operation count at each commit and
-    ``done`` how many operations are known complete; ``component`` publishes that count.
+    ``committed`` holds the operation count at each commit, ``done`` how many operations are known
+    complete.
     """
+
+    committed: list[int] = field(default_factory=list)
+    done: int = 0
+
+    def wait(self, pending: int) -> int:
+        """How many operations are complete once at most ``pending`` groups remain."""
+        if pending < len(self.committed):
+            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
+            del self.committed[: len(self.committed) - pending]
+        return self.done
+
+
+@dataclass(slots=True)
+class Groups(Committed):
+    """Groups of one kind of asynchronous operation, of a warp: ``opened`` counts operations issued;
+    ``component`` publishes how many are complete."""
 
     component: int
     opened: int = 0
-    committed: list[int] = field(default_factory=list)
-    done: int = 0
     finish: float = 0.0
 
     def issue(self, count: int = 1) -> int:
@@ -43,16 +57,6 @@ class Groups:
     def commit(self) -> None:
         """Closes the open group (which may be empty)."""
         self.committed.append(self.opened)
-
-    def wait(self, pending: int) -> int:
-        """How many operations are complete once at most ``pending`` groups remain."""
-        if pending < len(self.committed):
-            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
-            if pending:
-                del self.committed[:-pending]
-            else:
-                self.committed.clear()
-        return self.done
 
 
 @dataclass(slots=True)
@@ -178,19 +182,11 @@ Cover = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Threads:
-    """Lanes that have committed and waited alike; ``committed`` and ``done`` as in `Groups`."""
+class _Threads(Committed):
+    """Lanes that have committed and waited for the same; ``tracked`` as in `LaneGroups`."""
 
     mask: int
-    committed: list[int] = field(default_factory=list)
-    done: int = 0
     tracked: int = 0
-
-    def wait(self, pending: int) -> None:
-        """At most ``pending`` of these threads' groups remain."""
-        if pending < len(self.committed):
-            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
-            self.committed = self.committed[len(self.committed) - pending :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,8 +396,10 @@ class LaneGroups(Groups):
         for threads in inside:
             rest = threads.mask & ~mask
             if rest:
-                other = _Threads(rest, [*threads.committed], threads.done, threads.tracked)
-                self.threads.append(other)
+                committed = [*threads.committed]
+                self.threads.append(
+                    _Threads(rest, threads.tracked, committed=committed, done=threads.done)
+                )
                 threads.mask &= mask
         return inside
 

@@ -25,7 +25,6 @@ from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Computation, Op, UnknownResult, operand_names
 from tilesim.ir.tensor_memory import TmemLayout, TmemView
 from tilesim.records import dataclass
-from tilesim.sim.machine import lane_groups
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.divergence import assemble
 from tilesim.sim.machine.errors import NotUniform
@@ -35,6 +34,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, opened, plain
 from tilesim.sim.machine.view_access import uniform, uniform_value
+from tilesim.sim.machine.warp import Part as LaneGroup
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.observers.lane_races import is_weak_store
 
@@ -52,7 +52,7 @@ def acting(w: Warp, mask: int) -> Iterator[None]:
         w.mask = active
 
 
-def by_each(w: Warp, parts: Iterable[lane_groups.Part], act: Callable[[], object]) -> None:
+def by_each(w: Warp, parts: Iterable[LaneGroup], act: Callable[[], object]) -> None:
     """``act`` in the lanes of each part, which knows and learns for itself; then all are active."""
     active = w.mask
     try:
@@ -624,12 +624,12 @@ def _in_turn(step: Step, *, stores: bool = False, waits: bool = False) -> Step:
                 raise
         return several(w, shattered(w))
 
-    def shattered(w: Warp) -> list[lane_groups.Part]:
+    def shattered(w: Warp) -> list[LaneGroup]:
         assert w.parts is not None
         w.diverged = True
         return w.parts.shatter(w.mask)
 
-    def several(w: Warp, parts: list[lane_groups.Part]) -> bool | None:
+    def several(w: Warp, parts: list[LaneGroup]) -> bool | None:
         assert w.parts is not None
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False

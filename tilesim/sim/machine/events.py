@@ -27,8 +27,8 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One touch of ``object`` (its phase or round, where it has one) and a clause for readers.
+class Touch:
+    """One touch of ``object`` (its phase or round, where it has one).
 
     ``loose`` credits do not commute even within their phase (bare expect_tx).
     """
@@ -36,10 +36,16 @@ class Event:
     kind: Kind
     object: Hashable
     phase: int
+    loose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Touch):
+    """A touch, what made it, and a clause for readers."""
+
     warp: AgentLike
     op: Op | None
     text: str
-    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ class Trace:
         depend on others."""
         if self.lanes is not None and not self._effect_lands and kind not in _NO_EFFECT:
             self.lanes.acts(warp)
-        self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
+        self.steps[-1].events.append(Event(kind, obj, phase, loose, warp, op, text))
 
     def strong(self, access: Strong) -> None:
         """Adds a strong access to the current move."""
@@ -189,32 +195,6 @@ class Trace:
 # a way that does not commute; data accesses need no branching: a race is found in any schedule.
 
 
-class Touching(Protocol):
-    """What counts of an event: how it touches which object, in which phase, and whether loosely."""
-
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def object(self) -> Hashable: ...
-
-    @property
-    def phase(self) -> int: ...
-
-    @property
-    def loose(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """An event as the search remembers it: without the warp and the instruction."""
-
-    kind: Kind
-    object: Hashable
-    phase: int
-    loose: bool
-
-
 #: agents whose next move is known to lead nowhere new, with what that move touches
 Sleep = dict[Key, tuple[Touch, ...]]
 
@@ -224,7 +204,7 @@ UNDEFINED = (Touch("life", "undefined behaviour", 0, True),)
 
 
 def touches(events: Iterable[Event]) -> tuple[Touch, ...]:
-    """What is remembered of the events of a move."""
+    """The events of a move as a search remembers them: without the warp and the instruction."""
     return tuple(Touch(e.kind, e.object, e.phase, e.loose) for e in events)
 
 
@@ -237,7 +217,7 @@ def awaken(sleep: Sleep, step: Step) -> Sleep:
     }
 
 
-def conflict(first: Iterable[Touching], second: Iterable[Touching]) -> bool:
+def conflict(first: Iterable[Touch], second: Iterable[Touch]) -> bool:
     """Whether two moves from one state may differ in effect by their order.
 
     Credits commute within a phase if both fit into it; two that were made from the same state,
@@ -247,13 +227,13 @@ def conflict(first: Iterable[Touching], second: Iterable[Touching]) -> bool:
     return any(depends(a, b) or depends(b, a) or _same_counter(a, b) for a in first for b in others)
 
 
-def _same_counter(first: Touching, second: Touching) -> bool:
+def _same_counter(first: Touch, second: Touch) -> bool:
     counts = ("credit", "join")
     same = first.object == second.object and first.kind == second.kind
     return same and first.kind in counts
 
 
-def depends(first: Touching, second: Touching) -> bool:
+def depends(first: Touch, second: Touch) -> bool:
     """Whether the order of two touches of one object can matter (``first`` came first)."""
     if first.object != second.object:
         return False
@@ -281,7 +261,7 @@ def depends(first: Touching, second: Touching) -> bool:
             return False
 
 
-def reversible(first: Touching, second: Touching) -> bool:
+def reversible(first: Touch, second: Touch) -> bool:
     """False where the second move could not have been made before the first."""
     enables = (first.kind, second.kind) in (("credit", "pass"), ("join", "leave"))
     return not (enables and first.phase == second.phase)

@@ -13,6 +13,11 @@ class Numbered(Protocol):
 
     number: int
 
+    @property
+    def exited(self) -> bool:
+        """True once all CTAs have exited."""
+        ...
+
 
 class Place(Protocol):
     """A CTA: ``number`` is its place in the grid, ``rank`` in its cluster, ``index`` in the

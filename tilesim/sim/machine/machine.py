@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import simpy
 
-from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
+from tilesim.findings.finding import Named, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Expr
 from tilesim.ir.loc import Loc
@@ -40,14 +40,12 @@ from tilesim.sim.machine.errors import (
     NotKnown,
     NotUniform,
     OutOfBounds,
-    Side,
     UnassignedVariable,
 )
 from tilesim.sim.machine.events import InFlight, Trace
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.footprint import FootprintTable
-from tilesim.sim.machine.interface import Core, Options, Stop
-from tilesim.sim.machine.lane_groups import Parts
+from tilesim.sim.machine.interface import Acts, Core, Options, Stop
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.mbarrier import Mbarrier, Token
 from tilesim.sim.machine.memory import GlobalMemory, Overlaid
@@ -56,48 +54,45 @@ from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers, content
-from tilesim.sim.machine.warp import Agent, Blocked
+from tilesim.sim.machine.warp import Agent, Blocked, Parts
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.observers.lane_order import LaneOrder
 from tilesim.sim.observers.monotone_words import Counter
 from tilesim.sim.observers.peers import PeerLog
 from tilesim.sim.observers.races import RaceDetector
 from tilesim.sim.observers.tmem_order import TmemOrder
 
 
-def explain_fault(
-    fault: Exception, what: str, origin: Op | Loc
-) -> tuple[Rule, str, str, Side | None]:
-    """(rule, message, fix, other side) of a fault of an instruction, or of control flow."""
+def misuse_of(fault: Exception, what: str, origin: Op | Loc) -> BarrierError:
+    """What a fault of an instruction, or of control flow, is called in a finding."""
     match fault:
         case BarrierError():
-            return fault.rule, fault.message, fault.fix, fault.other
+            return fault
         case MeaninglessOperand(rule, message, fix):
-            return rule, message, fix, None
-        case OutOfBounds():
-            return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
+            return BarrierError(rule, message, fix)
+        case OutOfBounds(tensor=tensor):
+            facts = Stated((Named(tensor, tensor),))
+            text = f"{what} touches {fault}"
+            return BarrierError("out-of-bounds", text, "keep the index inside", facts=facts)
         case NotUniform() if isinstance(origin, Op) and _is_collective(origin):
-            return (
+            return BarrierError(
                 "participation",
                 f"{what} has an operand that differs between the lanes of the warp, which execute "
                 "it together (E2, F1, G13)",
                 "make the operand warp-uniform",
-                None,
             )
         case NotUniform():
-            return (
+            return BarrierError(
                 "unsupported",
                 f"{what} with an operand that differs between the lanes of a warp is not modelled",
                 "make it warp-uniform, execute it in one lane at a time, or write a loop as while_",
-                None,
             )
         case UnassignedVariable():
-            return (
+            return BarrierError(
                 "uninitialised-read", f"{what} reads %{fault} before it is assigned",
-                "assign it first, in each lane that reads it", None,
+                "assign it first, in each lane that reads it",
             )  # fmt: skip
         case _:
-            return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
+            return BarrierError("unsupported", f"{what}: {fault or type(fault).__name__}", "")
 
 
 def _is_collective(op: Op) -> bool:
@@ -259,11 +254,11 @@ class Machine(Core):
     ) -> None:
         super().__init__(program, code, env, options)
         if not self.timed and (self.trace is not None or code.fences_sc):
-            from tilesim.sim.observers.weak_memory import Views  # where schedules are chosen
+            from tilesim.sim.observers.weak_memory import LaneOrder, Views
 
             self.views = Views(self.components, self.trace, ordered=code.fences_sc)
-        if not self.timed and self.trace is not None:
-            self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
+            if self.trace is not None:
+                self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
         self.globals = memory
         #: the program, without the steps of what watches it
         self.loaded = code
@@ -507,21 +502,15 @@ class Machine(Core):
         if isinstance(fault, UnknownSteers):
             loc = origin if isinstance(origin, Loc) else origin.loc
             raise NotKnown(needs(fault, what, loc))
-        side = self.participant(warp, f"executes {what}", origin)
-        rule, message, fix, other = explain_fault(fault, what, origin)
-        sides = [side]
-        if other is not None:
-            sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
-        notes: tuple[str, ...] = ()
-        facts = noted = NOTHING_STATED
-        match fault:
-            case BarrierError():
-                notes, facts, noted = fault.notes, fault.facts, fault.noted
-            case OutOfBounds(tensor=tensor):
-                facts = Stated((Named(tensor, tensor),))
-            case _:
-                pass
-        self.report(rule, message, tuple(sides), notes, fix, facts=facts, noted=noted)
+        found = misuse_of(fault, what, origin)
+        sides: list[Acts] = [(warp, f"executes {what}", origin)]
+        if found.other is not None:
+            other = found.other
+            sides.append((other.warp, f"executes {other.op.mnemonic}", other.op))
+        self.report(
+            found.rule, found.message, tuple(sides), found.notes, found.fix, facts=found.facts,
+            noted=found.noted,
+        )  # fmt: skip
         raise Stop
 
     def exit(self, warp: Warp) -> None:

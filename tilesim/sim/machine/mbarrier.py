@@ -24,7 +24,7 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.result import Condition, Violation
-from tilesim.sim.machine.warp import Awaited
+from tilesim.sim.machine.warp import Barrier
 from tilesim.sim.observers.phase_conditions import (
     Credit,
     PhaseRecord,
@@ -71,8 +71,9 @@ class Published:
         return own if self.away is None or not away else max(own, self.away.item(entry))
 
 
-class MbarrierState(Awaited):
-    """The counts of a barrier, and what its phases publish.
+class Mbarrier(Barrier):
+    """The barrier object at one address of one CTA: its counts, what its phases publish, and what
+    arrivals, bytes and waits do to it.
 
     ``phase`` counts completed phases since init; ``base`` is added so that the clock component
     never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
@@ -90,22 +91,20 @@ class MbarrierState(Awaited):
         engine: int | None,
         peers: int | None,
     ) -> None:
-        super().__init__()
-        self.machine = machine
+        label = f"mbarrier@{address}"
+        super().__init__(machine, Named(label, label, None, cta.number), component)
         self.cta = cta
         self.warps = warps
         self.address = address
-        self.component = component
         self.engine = engine
         self.peers = peers
-        #: what the program calls it here, and called it when it was initialised (arrays may alias)
-        self.label = f"mbarrier@{address}"
+        #: what the program calls it here (arrays may alias)
         self.name = ""
         #: the variable that it lies in, and its place there if that is an array of barriers
         self.variable = "mbarrier"
         self.slot: int | None = None
-        #: it, as findings name it, and as it was named when it was initialised
-        self.named = self.first_named = Named(self.label, self.label, None, cta.number)
+        #: as it was named when it was initialised
+        self.first_named = self.named
         #: warps that are known to come after the initialisation
         self.visible_to: set[int] = set()
         #: the component and the value in a clock that say so
@@ -166,8 +165,8 @@ class MbarrierState(Awaited):
         """The program calls it so, where it is named now."""
         self.name, self.variable, self.slot = name, variable, slot
         prefix = "" if self.machine.program.ctas == 1 else f"CTA {self.cta.number} "
-        self.label = f"{prefix}{label}"
-        self.named = Named(self.label, name or self.label, slot, self.cta.number)
+        whole = f"{prefix}{label}"
+        self.named = Named(whole, name or whole, slot, self.cta.number)
 
     def tracks(self, cta: Place) -> int:
         """The component that says which copies issued in a CTA are complete."""
@@ -215,9 +214,6 @@ class MbarrierState(Awaited):
             alike=(bool(credit.arrivals), credit.tx),
         )  # fmt: skip
 
-    def __str__(self) -> str:
-        return self.state()
-
     def state(self, cta: int | None = None) -> str:
         """Its phase and its counts, in a text that speaks of one ``cta``, or of none."""
         label = self.named.seen_from(cta)
@@ -227,149 +223,6 @@ class MbarrierState(Awaited):
         elif self.tx < 0:
             text += f", {-self.tx} bytes more completed than expected"
         return text
-
-
-# ------------------------------------------------------------------ misuse
-
-
-def _init_of(barrier: MbarrierState) -> Side | None:
-    """The initialisation of a barrier's present life."""
-    return None if barrier.init is None else Side(barrier.init.warp, barrier.init.op)
-
-
-def not_visible(barrier: MbarrierState, warp: Agent, op: Op) -> BarrierError:
-    """An operation by a warp that need not know of the initialisation (A7)."""
-    init = _init_of(barrier)
-    where = "" if init is None else f" at {init.op.loc}"
-    return BarrierError(
-        "init-visibility",
-        f"{op.mnemonic} on {barrier.label} by {warp}, for which the mbarrier.init{where} is not "
-        "ordered before it (A7)",
-        "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster barrier) "
-        "between the initialisation and the first use",
-        init,
-        facts=Stated((barrier.named,)),
-    )
-
-
-def landed_late(barrier: MbarrierState, credit: Credit) -> BarrierError:
-    """An asynchronous operation completes on an object that is not the one it was issued for."""
-    return BarrierError(
-        "barrier-lifetime",
-        f"{credit.op.mnemonic} of {credit.warp} completes on {barrier.label} after that was "
-        "invalidated and initialised again (A6)",
-        "wait for the operation before the barrier is invalidated",
-        _init_of(barrier),
-        facts=Stated((barrier.named,)),
-    )
-
-
-def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
-    """More arrivals than the phase has pending (A13); the other side is its last arrival."""
-    arrived = [c for c in barrier.current.credits if c.arrivals > 0]
-    bytes_ = f" and still waits for {barrier.tx} bytes" if barrier.tx else ""
-    return BarrierError(
-        "over-arrival",
-        f"{count(credit.arrivals, 'arrival')} on {barrier.label} in phase {barrier.phase}, which "
-        f"has {barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
-        "make the init count the number of arrivals of one phase, and wait for a phase "
-        "before arriving on the next one",
-        Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
-        tuple(barrier.contributions()),
-        facts=Stated(
-            (barrier.named,),
-            arrivals=(credit.arrivals,),
-            bytes=(abs(barrier.tx),) if barrier.tx else (),
-        ),
-        noted=barrier.current.facts,
-    )
-
-
-def ends_between_lanes(barrier: MbarrierState, credit: Credit, inside: int) -> BarrierError:
-    """Some lanes of one instruction end the phase, by the text; hardware adds up what all do (A32).
-
-    Then there are more arrivals than are pending, or bytes whose balance passes zero.
-    """
-    if credit.arrivals > 0:
-        return BarrierError(
-            "over-arrival",
-            f"{credit.lanes} lanes make {credit.arrivals} arrivals on {barrier.label} by one "
-            f"instruction, in phase {barrier.phase}, which has {barrier.pending} of "
-            f"{barrier.expected} pending: by the text it ends after {inside} lanes, an H200 adds "
-            "up all of them and stops (A32)",
-            "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
-            None,
-            tuple(barrier.contributions()),
-            facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
-            noted=barrier.current.facts,
-        )
-    moved = abs(credit.tx)
-    return BarrierError(
-        "tx-mismatch",
-        f"{credit.op.mnemonic} by {credit.lanes} lanes counts {moved} bytes on {barrier.label}, "
-        f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
-        "lanes, an H200 adds up all of them and leaves it open (A32)",
-        "let the lanes of one instruction together count no more than the phase still expects",
-        facts=Stated((barrier.named,), bytes=(moved,)),
-    )
-
-
-def overfull(barrier: MbarrierState, credit: Credit) -> BarrierError:
-    """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
-    return BarrierError(
-        "over-arrival",
-        f"{credit.op.mnemonic} makes {barrier.label} expect {barrier.pending} arrivals in phase "
-        f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
-        "use .noinc and count these arrivals in mbarrier.init",
-        _init_of(barrier),
-        facts=Stated((barrier.named,), arrivals=(barrier.pending,)),
-    )
-
-
-def late_uses(
-    barrier: MbarrierState, warp: Agent, clock: Clock
-) -> Iterator[tuple[Credit | Wait, bool]]:
-    """What was done with a barrier and does not happen before a mbarrier.inval with ``clock``, and
-    whether it at least comes before it in time.
-
-    mbarrier.inval is an ordinary write (A6). What its warp has waited for on this barrier comes
-    before it anyhow.
-    """
-    row = GENERIC * barrier.machine.components.size
-    known = clock[row:]
-    uses: list[Credit | Wait] = [*barrier.looks.values()]
-    for record, phase in ((barrier.current, barrier.phase + 1), (barrier.previous, barrier.phase)):
-        uses += record.waits
-        own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
-        if not own and known[barrier.component] < barrier.base + phase:
-            uses += record.credits
-    for use in uses:
-        late = clock[use.component] < use.tick and not use.known_by_parts(clock)
-        if getattr(use, "asynchronous", False) or late:
-            yield use, False
-        elif known[use.component] < use.tick and not use.known_by_parts(clock, row):
-            yield use, True
-
-
-def unordered_end(barrier: MbarrierState, warp: Agent, op: Op, use: Credit | Wait) -> None:
-    """mbarrier.inval is a write, and nothing makes ``use`` happen before it but time (A6)."""
-    machine = warp.machine
-    machine.report(
-        "barrier-lifetime",
-        f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
-        f"{use.warp}, although it comes later (A6)",
-        ((warp, f"executes {op.mnemonic}", op), (use.warp, f"executes {use.op.mnemonic}", use.op)),
-        fix="hand over from each user to the warp that invalidates it: release after the last use, "
-        "acquire before mbarrier.inval",
-        facts=Stated((barrier.named,)),
-    )
-
-
-# ------------------------------------------------------------------ the object
-
-
-class Mbarrier(MbarrierState):
-    """The barrier object at one address of one CTA: what arrivals, bytes and waits do to it."""
 
     # ------------------------------------------------------------------ lifetime
 
@@ -815,6 +668,140 @@ class Mbarrier(MbarrierState):
             ),
             self,
         )  # fmt: skip
+
+
+# ------------------------------------------------------------------ misuse
+
+
+def _init_of(barrier: Mbarrier) -> Side | None:
+    """The initialisation of a barrier's present life."""
+    return None if barrier.init is None else Side(barrier.init.warp, barrier.init.op)
+
+
+def not_visible(barrier: Mbarrier, warp: Agent, op: Op) -> BarrierError:
+    """An operation by a warp that need not know of the initialisation (A7)."""
+    init = _init_of(barrier)
+    where = "" if init is None else f" at {init.op.loc}"
+    return BarrierError(
+        "init-visibility",
+        f"{op.mnemonic} on {barrier.label} by {warp}, for which the mbarrier.init{where} is not "
+        "ordered before it (A7)",
+        "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster barrier) "
+        "between the initialisation and the first use",
+        init,
+        facts=Stated((barrier.named,)),
+    )
+
+
+def landed_late(barrier: Mbarrier, credit: Credit) -> BarrierError:
+    """An asynchronous operation completes on an object that is not the one it was issued for."""
+    return BarrierError(
+        "barrier-lifetime",
+        f"{credit.op.mnemonic} of {credit.warp} completes on {barrier.label} after that was "
+        "invalidated and initialised again (A6)",
+        "wait for the operation before the barrier is invalidated",
+        _init_of(barrier),
+        facts=Stated((barrier.named,)),
+    )
+
+
+def over_arrival(barrier: Mbarrier, credit: Credit) -> BarrierError:
+    """More arrivals than the phase has pending (A13); the other side is its last arrival."""
+    arrived = [c for c in barrier.current.credits if c.arrivals > 0]
+    bytes_ = f" and still waits for {barrier.tx} bytes" if barrier.tx else ""
+    return BarrierError(
+        "over-arrival",
+        f"{count(credit.arrivals, 'arrival')} on {barrier.label} in phase {barrier.phase}, which "
+        f"has {barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
+        "make the init count the number of arrivals of one phase, and wait for a phase "
+        "before arriving on the next one",
+        Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
+        tuple(barrier.contributions()),
+        facts=Stated(
+            (barrier.named,),
+            arrivals=(credit.arrivals,),
+            bytes=(abs(barrier.tx),) if barrier.tx else (),
+        ),
+        noted=barrier.current.facts,
+    )
+
+
+def ends_between_lanes(barrier: Mbarrier, credit: Credit, inside: int) -> BarrierError:
+    """Some lanes of one instruction end the phase, by the text; hardware adds up what all do (A32).
+
+    Then there are more arrivals than are pending, or bytes whose balance passes zero.
+    """
+    if credit.arrivals > 0:
+        return BarrierError(
+            "over-arrival",
+            f"{credit.lanes} lanes make {credit.arrivals} arrivals on {barrier.label} by one "
+            f"instruction, in phase {barrier.phase}, which has {barrier.pending} of "
+            f"{barrier.expected} pending: by the text it ends after {inside} lanes, an H200 adds "
+            "up all of them and stops (A32)",
+            "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
+            None,
+            tuple(barrier.contributions()),
+            facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+            noted=barrier.current.facts,
+        )
+    moved = abs(credit.tx)
+    return BarrierError(
+        "tx-mismatch",
+        f"{credit.op.mnemonic} by {credit.lanes} lanes counts {moved} bytes on {barrier.label}, "
+        f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
+        "lanes, an H200 adds up all of them and leaves it open (A32)",
+        "let the lanes of one instruction together count no more than the phase still expects",
+        facts=Stated((barrier.named,), bytes=(moved,)),
+    )
+
+
+def overfull(barrier: Mbarrier, credit: Credit) -> BarrierError:
+    """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
+    return BarrierError(
+        "over-arrival",
+        f"{credit.op.mnemonic} makes {barrier.label} expect {barrier.pending} arrivals in phase "
+        f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
+        "use .noinc and count these arrivals in mbarrier.init",
+        _init_of(barrier),
+        facts=Stated((barrier.named,), arrivals=(barrier.pending,)),
+    )
+
+
+def late_uses(barrier: Mbarrier, warp: Agent, clock: Clock) -> Iterator[tuple[Credit | Wait, bool]]:
+    """What was done with a barrier and does not happen before a mbarrier.inval with ``clock``, and
+    whether it at least comes before it in time.
+
+    mbarrier.inval is an ordinary write (A6). What its warp has waited for on this barrier comes
+    before it anyhow.
+    """
+    row = GENERIC * barrier.machine.components.size
+    known = clock[row:]
+    uses: list[Credit | Wait] = [*barrier.looks.values()]
+    for record, phase in ((barrier.current, barrier.phase + 1), (barrier.previous, barrier.phase)):
+        uses += record.waits
+        own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
+        if not own and known[barrier.component] < barrier.base + phase:
+            uses += record.credits
+    for use in uses:
+        late = clock[use.component] < use.tick and not use.known_by_parts(clock)
+        if getattr(use, "asynchronous", False) or late:
+            yield use, False
+        elif known[use.component] < use.tick and not use.known_by_parts(clock, row):
+            yield use, True
+
+
+def unordered_end(barrier: Mbarrier, warp: Agent, op: Op, use: Credit | Wait) -> None:
+    """mbarrier.inval is a write, and nothing makes ``use`` happen before it but time (A6)."""
+    machine = warp.machine
+    machine.report(
+        "barrier-lifetime",
+        f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
+        f"{use.warp}, although it comes later (A6)",
+        ((warp, f"executes {op.mnemonic}", op), (use.warp, f"executes {use.op.mnemonic}", use.op)),
+        fix="hand over from each user to the warp that invalidates it: release after the last use, "
+        "acquire before mbarrier.inval",
+        facts=Stated((barrier.named,)),
+    )
 
 
 # ------------------------------------------------------------------ tokens (A19, A20)

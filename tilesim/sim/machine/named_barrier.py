@@ -12,7 +12,7 @@ from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.machine.warp import Awaited
+from tilesim.sim.machine.warp import Barrier
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -107,7 +107,7 @@ def round_of(joined: Generation | Gathering | None) -> Generation | None:
     return joined.generation if isinstance(joined, Gathering) else joined
 
 
-class NamedBarrier(Awaited):
+class NamedBarrier(Barrier):
     """Barrier ``id`` of one CTA, or (``id`` None) the cluster barrier.
 
     ``threads`` None in an op means "all live warps of the scope"; such a generation completes
@@ -123,12 +123,7 @@ class NamedBarrier(Awaited):
         *,
         of_cta: bool,
     ) -> None:
-        super().__init__()
-        self.machine = machine
-        #: it, as findings name it
-        self.named = named
-        self.label = named.label
-        self.component = component
+        super().__init__(machine, named, component)
         self.scope = scope
         self.current = self._open(0)
         self.previous: Generation | None = None
@@ -294,9 +289,6 @@ class NamedBarrier(Awaited):
                     self,
                 )  # fmt: skip
                 return
-
-    def __str__(self) -> str:
-        return self.state()
 
     def state(self, cta: int | None = None) -> str:
         """How full its round is, in a text that speaks of one ``cta``, or of none."""

@@ -59,6 +59,42 @@ def _first_counts(mir: Mir, warp: int) -> Iterator[Registers]:
             seen.update(graph.successors[block])
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an instruction does to the registers of a thread: ``setmaxnreg.dec 40``."""
+
+    op: Op
+    count: int
+    increase: bool
+
+    @property
+    def name(self) -> str:
+        """Without the count."""
+        return f"{self.op.mnemonic}.{self._form}"
+
+    @property
+    def _form(self) -> str:
+        return "inc" if self.increase else "dec"
+
+    @property
+    def short(self) -> str:
+        """Without the mnemonic: ``.dec 40``."""
+        return f".{self._form} {self.count}"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A change that ``warp`` has executed, at its position: what knows that comes after it."""
+
+    warp: Agent
+    change: Change
+    component: int
+    tick: int
+
+
 @dataclass(slots=True)
 class _Others:
     """What one warp gives and takes beside a grant: the sum so far, and the least one it may have

@@ -29,6 +29,7 @@ from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.events import Trace
+from tilesim.sim.machine.labels import Numbered
 
 
 class Move(Event):
@@ -149,17 +150,6 @@ class ChoiceEnvironment(simpy.Environment):
         return 0 if self._moves else simpy.core.Infinity
 
 
-class Cluster(Protocol):
-    """The CTAs that are launched together."""
-
-    number: int
-
-    @property
-    def exited(self) -> bool:
-        """True once all CTAs have exited."""
-        ...
-
-
 class ResidentEnvironment(ChoiceEnvironment):
     """Only one cluster is on the machine at a time: the next starts when it has exited.
 
@@ -170,7 +160,7 @@ class ResidentEnvironment(ChoiceEnvironment):
     def __init__(self, first: int = 0) -> None:
         super().__init__(ReplayChooser(()))
         self._first = first
-        self._resident: Cluster | None = None
+        self._resident: Numbered | None = None
 
     def step(self) -> None:
         """Makes the first move of the cluster that is resident."""
@@ -188,9 +178,9 @@ class ResidentEnvironment(ChoiceEnvironment):
             self._moves = held + self._moves
 
 
-def _cluster_of(move: Move) -> Cluster:
+def _cluster_of(move: Move) -> Numbered:
     warp = getattr(move.agent, "warp", move.agent)
-    cluster: Cluster = warp.cta.cluster
+    cluster: Numbered = warp.cta.cluster
     return cluster
 
 

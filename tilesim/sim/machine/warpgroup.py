@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from tilesim.findings.finding import Named
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.warp import Awaited
+from tilesim.sim.machine.warp import Barrier
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.register_pool import Adjustment
     from tilesim.sim.machine.warp import Agent
 
 
@@ -54,52 +55,11 @@ class Execution:
     values: list[NDArray[Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an instruction does to the registers of a thread: ``setmaxnreg.dec 40``."""
-
-    op: Op
-    count: int
-    increase: bool
-
-    @property
-    def name(self) -> str:
-        """Without the count."""
-        return f"{self.op.mnemonic}.{self._form}"
-
-    @property
-    def _form(self) -> str:
-        return "inc" if self.increase else "dec"
-
-    @property
-    def short(self) -> str:
-        """Without the mnemonic: ``.dec 40``."""
-        return f".{self._form} {self.count}"
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.count}"
-
-
-@dataclass(frozen=True, slots=True)
-class Adjustment:
-    """A change that ``warp`` has executed, at its position: what knows that comes after it."""
-
-    warp: Agent
-    change: Change
-    component: int
-    tick: int
-
-
-class Warpgroup(Awaited):
+class Warpgroup(Barrier):
     """The wgmma groups of four consecutive warps; ``component`` publishes completed operations."""
 
     def __init__(self, machine: Core, label: str) -> None:
-        super().__init__()
-        self.machine = machine
-        #: it, as findings name it
-        self.named = Named(label, label)
-        self.label = label
-        self.component = machine.components.new()
+        super().__init__(machine, Named(label, label), machine.components.new())
         self.warps: list[Agent] = []
         #: of each warp, what publishes for which operations that warp itself has waited (F5)
         self.waited: list[int] = []
@@ -151,7 +111,7 @@ class Warpgroup(Awaited):
             "participation",
             f"{op.mnemonic} of {warp}: its warpgroup has {len(self.warps)} warps in this CTA, and "
             f"{WARPS} execute it together (F1)",
-            (self.machine.participant(warp, f"executes {op.mnemonic}", op),),
+            ((warp, f"executes {op.mnemonic}", op),),
             fix="launch a multiple of four warps, and execute it in a whole warpgroup",
         )
 
@@ -174,8 +134,8 @@ class Warpgroup(Awaited):
             "participation",
             f"the warps of {self.label} {what}",
             (
-                self.machine.participant(warp, f"executes {op.mnemonic}", op),
-                self.machine.participant(first.warp, f"executes {other.mnemonic}", other),
+                (warp, f"executes {op.mnemonic}", op),
+                (first.warp, f"executes {other.mnemonic}", other),
             ),
             fix=fix,
         )
@@ -221,9 +181,6 @@ class Warpgroup(Awaited):
         current.waits += 1
         if current.waits == len(self.warps):
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}
-
-    def __str__(self) -> str:
-        return self.state()
 
     def state(self, cta: int | None = None) -> str:
         """How many groups each warp has committed; the text speaks of one ``cta``, or of none."""

@@ -34,7 +34,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
-from tilesim.sim.machine.warp import Agent, Blocked, Frame, names_of
+from tilesim.sim.machine.warp import Agent, Barrier, Blocked, Frame, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers.iteration import iterations_now
 from tilesim.sim.observers.wait_for import WaitFor, state_of
@@ -94,8 +94,9 @@ def _links(warps: Sequence[Warp], graph: WaitFor, cta: int | None = None) -> Ite
     where = f"{names_of(warps, first.blocked.op, cta)} {state_of(first, cta)}"
     on = first.blocked.on
     yield Line(where, Stated(_named(on), (first.blocked.loc,)))
-    if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
-        yield from _state(on, cta)
+    if isinstance(on, Barrier):
+        facts = on.facts if isinstance(on, Mbarrier) else NOTHING_STATED
+        yield Line(f"  {on.state(cta)}", facts)
         yield from _made(first, on, cta)
         yield from _arrived(on, cta)
     if isinstance(on, RegisterPool):
@@ -106,18 +107,10 @@ def _links(warps: Sequence[Warp], graph: WaitFor, cta: int | None = None) -> Ite
 
 
 def _named(on: object) -> tuple[Named, ...]:
-    return (on.named,) if isinstance(on, Mbarrier | NamedBarrier | Warpgroup) else ()
+    return (on.named,) if isinstance(on, Barrier) else ()
 
 
-def _state(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
-    """How far a barrier is."""
-    if isinstance(on, Mbarrier):
-        yield Line(f"  {on.state(cta)}", on.facts)
-    else:
-        yield Line(f"  {on.state(cta)}")
-
-
-def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+def _made(warp: Warp, on: Barrier, cta: int | None) -> Iterator[Line]:
     """Where an mbarrier of PTX was initialised, which has no name but an address."""
     if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
         return
@@ -128,7 +121,7 @@ def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) 
     yield Line(f"  {on.named.seen_from(cta)} is {which}initialised at {loc}", Stated(lines=(loc,)))
 
 
-def _arrived(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+def _arrived(on: Barrier, cta: int | None) -> Iterator[Line]:
     """The warps that have contributed to the open phase or round."""
     match on:
         case NamedBarrier():
@@ -502,7 +495,7 @@ def _open_groups(machine: Machine) -> None:
                     "bulk-group",
                     f"{warp} ends with {kind} operations that it never committed to a group: "
                     "nothing waits for them (B29, C4)",
-                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    ((warp, "issued the copy", warp.last_issue[kind]),),
                     fix="commit_group after the copies and wait_group before the warp ends",
                 )
             else:
@@ -510,7 +503,7 @@ def _open_groups(machine: Machine) -> None:
                     "async-at-exit",
                     f"{warp} ends while {kind} operations may still read or write shared memory "
                     "(B34)",
-                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    ((warp, "issued the copy", warp.last_issue[kind]),),
                     fix="wait_group.read (or wait_group) for them before the warp ends",
                 )
 
@@ -525,7 +518,7 @@ def _products_in_flight(machine: Machine) -> None:
         machine.report(
             "async-at-exit",
             f"{warp} ends while a wgmma.mma_async may still read shared memory (F7)",
-            (machine.participant(warp, "issued it", last.op),),
+            ((warp, "issued it", last.op),),
             fix="wgmma.commit_group and wgmma.wait_group 0 before the warp ends",
         )
 
@@ -552,7 +545,7 @@ def _copies_in_flight(machine: Machine) -> None:
                 "async-at-exit",
                 f"the kernel can end before {op.mnemonic} of {warp} has completed: no warp "
                 f"waits for {barrier.label} (B34)",
-                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
+                ((warp, action, op, Deed("touches", barrier.named)),),
                 fix="wait on its mbarrier before the CTA ends",
                 facts=Stated((barrier.named,)),
             )
@@ -575,7 +568,7 @@ def _arrivals_to_come(machine: Machine) -> None:
                 "barrier-lifetime",
                 f"the CTA can end before {op.mnemonic} of {warp} arrives on "
                 f"{barrier.label}: no warp waits for phase {over - 1 - barrier.base} (A8)",
-                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
+                ((warp, action, op, Deed("touches", barrier.named)),),
                 fix="wait for that phase before the CTA ends",
                 facts=Stated((barrier.named,)),
             )
@@ -594,7 +587,7 @@ def _uneven_collectives(machine: Machine) -> None:
             f"the warps of warpgroup {first.number // 4} did not execute the same {what} "
             "instructions (E15, F1)",
             tuple(
-                machine.participant(w, f"executed {what}", w.last_collective)
+                (w, f"executed {what}", w.last_collective)
                 for w in group
                 if w.last_collective is not None
             )[:1],

@@ -22,7 +22,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.simulate import Simulation, check_inputs
-from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.machine.warp import Barrier
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import InFlight
@@ -64,9 +64,6 @@ def watch(
         if outcome.asked:
             raise UsageError(f"what {name} executes depends on launch control")
     return simulation
-
-
-Barrier = Mbarrier | NamedBarrier | Warpgroup
 
 
 class EventLog(Watcher):
@@ -212,4 +209,4 @@ class Happenings(EventLog, Generic[E]):
     def barrier(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
         """The barrier that is meant; None if it is anything else."""
         found = self.object(obj)
-        return None if isinstance(found, Warpgroup) else found
+        return found if isinstance(found, Mbarrier | NamedBarrier) else None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
-    from tilesim.sim.machine.lane_groups import Part
     from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.warp import Part
     from tilesim.sim.machine.word_order import WordOrder
 
 

@@ -20,10 +20,8 @@ from tilesim.sim.observers.monotone_words import Counter, only_drawn
 from tilesim.transforms.word_waits import WordWait
 
 if TYPE_CHECKING:
-    from tilesim.arith.types import DType
     from tilesim.ir.declarations import View
     from tilesim.ir.op import Op
-    from tilesim.ir.ops.fence import FenceScope
     from tilesim.ir.scalars import WordAccess
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.machine import Warp
@@ -40,69 +38,166 @@ Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
 Round = Callable[[int], "tuple[int, int] | None"]
 
 
-def touch(w: Warp, op: Op, memory: Memory, address: int, dtype: DType) -> Counter:
-    """The counter at an address; it starts with what is there now."""
-    key = (id(memory), address)
-    found = w.machine.counters.get(key)
-    if found is None:
-        beside = op.number in w.machine.plan.counting
-        found = Counter(_there(memory, address, dtype), dtype.bits, open=beside)
-        w.machine.counters[key] = found
-    return found
+class CountedWords:
+    """What an instruction does to words that count, at the addresses of its lanes."""
+
+    def __init__(self, c: Operands, op: Op, access: WordAccess) -> None:
+        self._op, self._dtype = op, access.view.dtype
+        self._scope, self._acquires, self._releases = access.scope, access.acquires, access.releases
+        #: it counts at words that have others beside them which do something else
+        self.beside = access.view.tensor.name not in c.code.counters
+        self._crowded = access.element is not None
+
+    def touch(self, w: Warp, memory: Memory, address: int) -> Counter:
+        """The counter at an address; it starts with what is there now."""
+        key = (id(memory), address)
+        found = w.machine.counters.get(key)
+        if found is None:
+            found = Counter(self.there(memory, address), self._dtype.bits, open=self.beside)
+            w.machine.counters[key] = found
+        return found
+
+    def lose(self, w: Warp, memory: Memory, addresses: Addresses, why: Unknown) -> None:
+        """What counts at these addresses is not known from now on.
+
+        Raises:
+            UnknownSteers: a wait has seen one of them.
+        """
+        for address in {*addresses.tolist()}:
+            counter = self.touch(w, memory, address)
+            if not counter.open:
+                raise UnknownSteers(why)
+            counter.holds = False
+
+    def there(self, memory: Memory, address: int) -> int:
+        """The unsigned number that a word holds."""
+        dtype = self._dtype
+        return int(memory.typed(dtype)[address // dtype.bytes]) % (1 << dtype.bits)
+
+    def signed(self, value: int) -> int:
+        """An unsigned number as an element of the type."""
+        dtype = self._dtype
+        return value - (1 << dtype.bits) if value > integer_limits(dtype)[1] else value
+
+    def _by_address(self, addresses: Addresses, values: NDArray[Any]) -> dict[int, list[int]]:
+        """What each lane has for its address, as unsigned numbers."""
+        found: dict[int, list[int]] = {}
+        for address, value in zip(addresses.tolist(), values.tolist(), strict=True):
+            found.setdefault(address, []).append(int(value) % (1 << self._dtype.bits))
+        return found
+
+    def check(self, w: Warp, counter: Counter) -> None:
+        """Notes that the order of accesses may matter if a condition of the counter has failed."""
+        if not counter.holds and not counter.open and not w.machine.tickets.alike:
+            w.machine.nondeterministic(UNORDERED, self._op, explorable=not counter.crowded)
+
+    def already(self, w: Warp, memory: Memory, addresses: Addresses) -> list[bool]:
+        """By lane, whether its word has counted so far: of memory with other words beside it."""
+        known, place = w.machine.counters, id(memory)
+        return [(place, address) in known for address in addresses.tolist()]
+
+    # ------------------------------------------------------------------ writes
+
+    def added(
+        self, w: Warp, memory: Memory, addresses: Addresses, how: str, amounts: NDArray[Any],
+        own: Released,
+    ) -> None:  # fmt: skip
+        """Lanes are about to add, or to increase up to a limit, of which no order is known."""
+        # a wait that one lane has ended by itself has seen all of its step
+        each = self._of_each(w, own, releases=self._releases) if w.lanes > 1 else None
+        words = self._by_address(addresses, amounts)
+        w.apart = int(len(words) > 1)
+        for address, values in words.items():
+            counter = self.touch(w, memory, address)
+            counter.writes(w, len(values))
+            counter.holds = counter.holds and how == "add"
+            if counter.holds:
+                counter.add(w, values, own, each)
+            self.check(w, counter)
+        w.apart = 0
+
+    @staticmethod
+    def _of_each(w: Warp, own: Released, *, releases: bool) -> Released | None:
+        """What each of the active lanes publishes where all publish ``own``: nothing of what others
+        did since they met. None if fences have a part in it, which each lane has for itself."""
+        if not releases and w.fences:
+            return None
+        return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
+
+    def drawn_in_turns(
+        self, w: Warp, memory: Memory, address: int, rounds: Round, amount: int, own: Released
+    ) -> None:
+        """A lane is about to add to a word and to use in which range what it finds is."""
+        counter = self.touch(w, memory, address)
+        numbers = rounds(counter.value) if counter.holds else None
+        released = None if numbers is None else counter.draw_after(w, *numbers, amount, own)
+        counter.holds = released is not None
+        self.check(w, counter)
+        if released is None:
+            what = f"the result of {self._op.mnemonic}.add on {memory.label}"
+            w.machine.nondeterministic(what, self._op)
+            released = w.machine.released.get((id(memory), address))
+        if released is not None:
+            observe(released, w, self._scope, acquires=self._acquires)
+
+    def drawn(
+        self, w: Warp, memory: Memory, address: int, before: Clock, how: str, amount: int,
+        own: Released,
+    ) -> None:  # fmt: skip
+        """A lane is about to add to a word, or to increase it up to a limit, and to use what it
+        finds there."""
+        counter = self.touch(w, memory, address)
+        if counter.holds:
+            draw = counter.draw_up_to if how == "inc" else counter.draw
+            draw(w, before, amount, own)
+        self.check(w, counter)
+
+    def stored(
+        self, w: Warp, memory: Memory, addresses: Addresses, values: NDArray[Any],
+        own: dict[int, Released] | None, *, releases: bool,
+    ) -> None:  # fmt: skip
+        """A scalar store is about to be made; ``own``, by address, is None if it is weak."""
+        words = self._by_address(addresses, values)
+        w.apart = int(len(words) > 1 and own is not None)
+        for address, lanes in words.items():
+            counter = self.touch(w, memory, address)
+            counter.writes(w, len(lanes))
+            counter.crowded |= self._crowded
+            if counter.holds:
+                handed = None if own is None else own[address]
+                if handed is not None and len(lanes) > 1:
+                    # of lanes that store the same, one stays, and hands on what it has released
+                    handed = self._of_each(w, handed, releases=releases)
+                    counter.holds = handed is not None and len({*lanes}) == 1
+                    lanes = lanes[:1]
+                if counter.holds:
+                    counter.store(w, lanes, handed)
+            self.check(w, counter)
+        w.apart = 0
+
+    def replaced(
+        self, w: Warp, memory: Memory, addresses: Addresses, values: NDArray[Any], own: Released
+    ) -> None:
+        """A word is about to be exchanged for another one, and what was there is not looked at: it
+        is a store that hands on what was released there before (H4)."""
+        handed: dict[int, Released] = {}
+        for address in {*addresses.tolist()}:
+            handed[address] = {key: clock.copy() for key, clock in own.items()}
+            for key, clock in w.machine.released.get((id(memory), address), {}).items():
+                add(handed[address], key, clock)
+        self.stored(w, memory, addresses, values, handed, releases=False)
 
 
-def lose(w: Warp, op: Op, memory: Memory, addresses: Addresses, why: Unknown, dtype: DType) -> None:
-    """What counts at these addresses is not known from now on.
-
-    Raises:
-        UnknownSteers: a wait has seen one of them.
-    """
-    for address in {*addresses.tolist()}:
-        counter = touch(w, op, memory, address, dtype)
-        if not counter.open:
-            raise UnknownSteers(why)
-        counter.holds = False
+def counted_words(c: Operands, op: Op, access: WordAccess) -> CountedWords | None:
+    """The words that an instruction accesses, if they count."""
+    counts = access.view.tensor.name in c.code.counters or op.number in c.code.counting
+    return CountedWords(c, op, access) if counts else None
 
 
-def _there(memory: Memory, address: int, dtype: DType) -> int:
-    """The unsigned number that a word holds."""
-    return int(memory.typed(dtype)[address // dtype.bytes]) % (1 << dtype.bits)
-
-
-def _signed(value: int, dtype: DType) -> int:
-    """An unsigned number as an element of the type."""
-    return value - (1 << dtype.bits) if value > integer_limits(dtype)[1] else value
-
-
-def by_address(addresses: Addresses, values: NDArray[Any], dtype: DType) -> dict[int, list[int]]:
-    """What each lane has for its address, as unsigned numbers."""
-    found: dict[int, list[int]] = {}
-    for address, value in zip(addresses.tolist(), values.tolist(), strict=True):
-        found.setdefault(address, []).append(int(value) % (1 << dtype.bits))
-    return found
-
-
-def doubtful(w: Warp, op: Op, counter: Counter) -> None:
-    """Notes that the order of accesses may matter if a condition of the counter has failed."""
-    if not counter.holds and not counter.open and not w.machine.tickets.alike:
-        w.machine.nondeterministic(UNORDERED, op, explorable=not counter.crowded)
-
-
-def counts(c: Operands, op: Op, view: View) -> bool:
-    """Whether the words that an instruction accesses through a view are counters."""
-    return view.tensor.name in c.code.counters or op.number in c.code.counting
-
-
-def already(w: Warp, memory: Memory, addresses: Addresses) -> list[bool]:
-    """By lane, whether its word has counted so far: of memory with other words beside it."""
-    known, place = w.machine.counters, id(memory)
-    return [(place, address) in known for address in addresses.tolist()]
-
-
-def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
+def look(c: Operands, op: Op, access: WordAccess, words: CountedWords | None) -> Look | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
     wait = c.word_waits.get(op.number)
-    if wait is None or not counts(c, op, access.view):
+    if wait is None or words is None:
         return None
     passing, dtype = wait.ends, access.view.dtype
     leaves_of = [c.expr(leaf) for leaf in passing.leaves]
@@ -122,19 +217,19 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
         least: int | None = None
         ends = True
         keys = [*zip(addresses.tolist(), leaves(w), strict=True)]
-        past, alike = _past(w, wait), len(set(keys)) == 1
+        past, uniform = _past(w, wait), len(set(keys)) == 1
 
         def poll(key: tuple[int, tuple[int, ...]]) -> None:
             nonlocal least, ends
             address, compared = key
-            counter = touch(w, op, memory, address, dtype)
+            counter = words.touch(w, memory, address)
             counter.open = False
-            value = _there(memory, address, dtype)
+            value = words.there(memory, address)
             spans = passing.spans(compared)
             counter.holds = counter.holds and spans is not None
             wanted = ALL if spans is None else passing.of_word(spans, dtype)
             if wait.first or wait.kept:
-                counter.holds = counter.holds and alike
+                counter.holds = counter.holds and uniform
             released = None
             passes = any(a <= value < b for a, b in wanted)
             ends = ends and passes
@@ -142,52 +237,20 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 counter.looks(w)
             if counter.holds and passes:
                 released = counter.wait(w, past, wanted, value, kept=wait.kept)
-                least = _signed(counter.seen, dtype) if wait.kept else None
-            doubtful(w, op, counter)
+                least = words.signed(counter.seen) if wait.kept else None
+            words.check(w, counter)
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
-                in_shared = memory.mbarriers is not None
                 observe(
-                    released,
-                    w,
-                    scope,
-                    acquires=acquires,
-                    in_shared=in_shared,
+                    released, w, scope, acquires=acquires, in_shared=memory.mbarriers is not None,
                     settles=counter.holds,
-                )
+                )  # fmt: skip
 
         in_groups(w, keys, poll)
         return ends, least
 
     return step
-
-
-def added(
-    w: Warp, op: Op, memory: Memory, addresses: Addresses, how: str, amounts: NDArray[Any],
-    own: Released, dtype: DType, *, releases: bool,
-) -> None:  # fmt: skip
-    """Lanes are about to add, or to increase up to a limit, of which no order is known."""
-    # a wait that one lane has ended by itself has seen all of its step
-    each = _of_each(w, own, releases=releases) if w.lanes > 1 else None
-    words = by_address(addresses, amounts, dtype)
-    w.apart = int(len(words) > 1)
-    for address, values in words.items():
-        counter = touch(w, op, memory, address, dtype)
-        counter.writes(w, len(values))
-        counter.holds = counter.holds and how == "add"
-        if counter.holds:
-            counter.add(w, values, own, each)
-        doubtful(w, op, counter)
-    w.apart = 0
-
-
-def _of_each(w: Warp, own: Released, *, releases: bool) -> Released | None:
-    """What each of the active lanes publishes where all publish ``own``: nothing of what others
-    did since they met. None if fences have a part in it, which each lane has for itself."""
-    if not releases and w.fences:
-        return None
-    return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
 
 
 def draws_in_turns(c: Operands, view: View) -> Round | None:
@@ -219,76 +282,6 @@ def draws_in_turns(c: Operands, view: View) -> Round | None:
         return first, min([*(b for b in bounds if b > number), *ends, last])
 
     return alike
-
-
-def drawn_in_turns(
-    w: Warp, op: Op, memory: Memory, address: int, alike: Round, amount: int, own: Released,
-    dtype: DType, scope: FenceScope, *, acquires: bool,
-) -> None:  # fmt: skip
-    """A lane is about to add to a word and to use in which range what it finds is."""
-    counter = touch(w, op, memory, address, dtype)
-    numbers = alike(counter.value) if counter.holds else None
-    released = None if numbers is None else counter.draw_after(w, *numbers, amount, own)
-    counter.holds = released is not None
-    doubtful(w, op, counter)
-    if released is None:
-        what = f"the result of {op.mnemonic}.add on {memory.label}"
-        w.machine.nondeterministic(what, op)
-        released = w.machine.released.get((id(memory), address))
-    if released is not None:
-        observe(released, w, scope, acquires=acquires)
-
-
-def drawn(
-    w: Warp, op: Op, memory: Memory, address: int, before: Clock, how: str, amount: int,
-    own: Released, dtype: DType,
-) -> None:  # fmt: skip
-    """A lane is about to add to a word, or to increase it up to a limit, and to use what it finds
-    there."""
-    counter = touch(w, op, memory, address, dtype)
-    if counter.holds:
-        draw = counter.draw_up_to if how == "inc" else counter.draw
-        draw(w, before, amount, own)
-    doubtful(w, op, counter)
-
-
-def stored(
-    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
-    own: dict[int, Released] | None, dtype: DType, *, element: bool = False, releases: bool,
-) -> None:  # fmt: skip
-    """A scalar store is about to be made; ``own``, by address, is None if it is weak. ``element``:
-    of a vector, whose others come in no order with it."""
-    words = by_address(addresses, values, dtype)
-    w.apart = int(len(words) > 1 and own is not None)
-    for address, lanes in words.items():
-        counter = touch(w, op, memory, address, dtype)
-        counter.writes(w, len(lanes))
-        counter.crowded |= element
-        if counter.holds:
-            handed = None if own is None else own[address]
-            if handed is not None and len(lanes) > 1:
-                # of lanes that store the same, one stays, and hands on what it has released
-                handed = _of_each(w, handed, releases=releases)
-                counter.holds = handed is not None and len({*lanes}) == 1
-                lanes = lanes[:1]
-            if counter.holds:
-                counter.store(w, lanes, handed)
-        doubtful(w, op, counter)
-    w.apart = 0
-
-
-def replaced(
-    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any], own: Released,
-    dtype: DType,
-) -> None:  # fmt: skip
-    """A word is about to be exchanged for another one, and what was there is not looked at: it is a
-    store that hands on what was released there before (H4)."""
-    handed: dict[int, Released] = {}
-    for address in {*addresses.tolist()}:
-        handed[address] = {key: clock.copy() for key, clock in own.items()}
-        for key, clock in w.machine.released.get((id(memory), address), {}).items():
-            add(handed[address], key, clock)
-    stored(w, op, memory, addresses, values, handed, dtype, releases=False)
 
 
 def _past(w: Warp, wait: WordWait) -> Clock:

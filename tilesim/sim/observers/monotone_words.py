@@ -46,7 +46,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.scalars import WordAccess, word_access, word_accesses
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.release import Released, add
-from tilesim.sim.observers.lane_order import comes_after
 from tilesim.transforms.word_waits import INTEGERS, WordWait
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ class Counter:
         the orders that are tried are orders of warps."""
         made = self._life.made.get(warp.index, {})
         return all(
-            comes_after(warp, warp.component, before, component, tick, lanes)
+            warp.comes_after(warp.component, before, component, tick, lanes)
             for component, (tick, lanes) in made.items()
         )
 

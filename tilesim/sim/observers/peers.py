@@ -45,7 +45,7 @@ class PeerLog:
                 "peer-start",
                 f"{warp} touches the shared memory of CTA {cta.number} by {op.mnemonic} without "
                 "knowing that this CTA has started (D8)",
-                (self._machine.participant(warp, f"executes {op.mnemonic} remotely", op),),
+                ((warp, f"executes {op.mnemonic} remotely", op),),
                 fix="let all CTAs of the cluster pass a cluster barrier before the first remote "
                 "access",
             )
@@ -57,7 +57,7 @@ class PeerLog:
                 "peer-start",
                 f"{warp} executes {op.mnemonic}.cta_group::2 without knowing that the other CTA of "
                 f"the pair, CTA {cta.number}, has started (G9)",
-                (self._machine.participant(warp, f"executes {op.mnemonic}.cta_group::2", op),),
+                ((warp, f"executes {op.mnemonic}.cta_group::2", op),),
                 fix="let the CTAs of the pair pass a cluster barrier before it",
             )
 
@@ -93,7 +93,7 @@ class PeerLog:
                 "peer-exit",
                 f"CTA {cta.number} can exit before {op.mnemonic} of {warp} has {_PAST[what]} on "
                 "its shared memory (D9)",
-                (self._machine.participant(warp, f"{what}s {op.mnemonic} remotely", op),),
+                ((warp, f"{what}s {op.mnemonic} remotely", op),),
                 fix="end the kernel with a cluster barrier after the last remote access, or let "
                 f"CTA {cta.number} wait for it before it exits",
                 facts=Stated(cta=cta.number),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilesim.findings.finding import Deed, Kind, Participant, Stated
+from tilesim.findings.finding import NOTHING_STATED, Deed, Kind, Participant, Rule, Stated
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.unknown import first_of
@@ -115,22 +115,37 @@ def missing_edge(
     )
 
 
+def report_access(
+    rule: Rule, access: Access, footprint: Footprint, text: str, fix: str,
+    earlier: tuple[Access, Footprint] | None = None, *, notes: tuple[str, ...] = (),
+    sides: tuple[Participant, ...] = (), kind: Kind | None = None, facts: Stated = NOTHING_STATED,
+) -> None:  # fmt: skip
+    """Reports an access, of which ``text`` says the rest, and an earlier one or other ``sides``."""
+    if earlier is not None:
+        sides = (side_of(*earlier), *sides)
+    access.warp.machine.report(
+        rule,
+        f"{describe(access)} {footprint.name}{text}",
+        (side_of(access, footprint), *sides),
+        notes,
+        fix,
+        depends=first_of(access.warp.may_access, earlier and earlier[0].may_access),
+        kind=kind,
+        facts=facts,
+    )
+
+
 def in_no_order(
     memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
     kind: Kind, why: str, fix: str,
 ) -> None:  # fmt: skip
     """Reports an access that nothing orders after an earlier one."""
-    access.warp.machine.report(
-        "race",
-        f"{describe(access)} {footprint.name} and nothing orders it after "
-        f"{describe(record, noun=True)} {other.name}",
-        (side_of(access, footprint), side_of(record, other)),
-        (f"memory: {memory.label}", why),
-        fix=fix,
-        depends=first_of(access.may_access, record.may_access),
-        kind=kind,
+    report_access(
+        "race", access, footprint,
+        f" and nothing orders it after {describe(record, noun=True)} {other.name}", fix,
+        (record, other), notes=(f"memory: {memory.label}", why), kind=kind,
         facts=Stated((footprint.named, other.named)),
-    )
+    )  # fmt: skip
 
 
 def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
@@ -158,69 +173,88 @@ def without_proxy_fence(
     clock: Clock,
 ) -> None:  # fmt: skip
     """Reports accesses of two proxies that are synchronised without a proxy fence (H6, H11)."""
-    machine = access.warp.machine
-    machine.report(
-        "proxy-fence",
-        f"{describe(access)} {footprint.name} after {describe(record, past=True)} "
-        f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
-        "generic and the async proxy (H6, H11)",
-        (side_of(access, footprint), side_of(record, other)),
-        (f"memory: {memory.label}", *_other_fence(machine, memory, record, clock)),
-        fix="execute fence.proxy.async after the generic access and before the "
+    fence = _other_fence(access.warp.machine, memory, record, clock)
+    report_access(
+        "proxy-fence", access, footprint,
+        f" after {describe(record, past=True)} {other.name}: they are synchronised, but no "
+        "fence.proxy.async lies between the generic and the async proxy (H6, H11)",
+        "execute fence.proxy.async after the generic access and before the "
         "synchronisation that leads to the asynchronous one, in every thread that made it",
-        depends=first_of(access.may_access, record.may_access),
-        kind="proxy-fence/async",
-    )
+        (record, other), notes=(f"memory: {memory.label}", *fence), kind="proxy-fence/async",
+    )  # fmt: skip
 
 
 def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> None:
     """Reports an access to the bytes of a live mbarrier (A6)."""
     assert memory.mbarriers is not None
-    machine = access.warp.machine
     for address in footprint.barriers:
         barrier = memory.mbarriers[address]
         init = barrier.init
         if barrier.live and init is not None:
-            deed = Deed("touches", barrier.named)
-            machine.report(
-                "barrier-lifetime",
-                f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
-                f"{barrier.label} (A6)",
-                (
-                    side_of(access, footprint),
-                    machine.participant(init.warp, f"initialised {barrier.label}", init.op, deed),
-                ),
-                fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
-                "reused, or give it storage of its own",
-                depends=access.may_access,
-                facts=Stated((barrier.named,)),
+            label, deed = barrier.label, Deed("touches", barrier.named)
+            started = access.warp.machine.participant(
+                init.warp, f"initialised {label}", init.op, deed
             )
+            report_access(
+                "barrier-lifetime", access, footprint,
+                f", which overlaps the live mbarrier {label} (A6)",
+                "mbarrier.inval the barrier (and synchronise) before its bytes are reused, or give "
+                "it storage of its own",
+                sides=(started,), facts=Stated((barrier.named,)),
+            )  # fmt: skip
 
 
 def folded(footprint: Footprint, access: Access) -> None:
     """Reports one weak write of elements that share bytes: nothing orders its parts (H6)."""
-    access.warp.machine.report(
-        "race",
-        f"{describe(access)} {footprint.name}, of which several elements lie at the same "
-        "bytes: any of them may be written last",
-        (side_of(access, footprint),),
-        fix="give the tensor strides that keep its elements apart, or write each of them once",
-        depends=access.warp.may_access,
+    report_access(
+        "race", access, footprint,
+        ", of which several elements lie at the same bytes: any of them may be written last",
+        "give the tensor strides that keep its elements apart, or write each of them once",
         kind="race/one-store",
-    )
+    )  # fmt: skip
 
 
 def several_lanes(footprint: Footprint, access: Access, first: int, other: int) -> None:
     """Reports one weak store by lanes that write the same bytes: nothing orders them (H4, H23)."""
-    access.warp.machine.report(
-        "race",
-        f"{describe(access)} {footprint.name}, where lanes {first} and {other} of this one store "
-        "write the same bytes: nothing orders them, either may be the last (H4, H23)",
-        (side_of(access, footprint),),
-        fix="let one lane store, or give each lane a place of its own",
-        depends=access.warp.may_access,
+    report_access(
+        "race", access, footprint,
+        f", where lanes {first} and {other} of this one store write the same bytes: nothing orders "
+        "them, either may be the last (H4, H23)",
+        "let one lane store, or give each lane a place of its own",
         kind="race/one-store",
-    )
+    )  # fmt: skip
+
+
+def noncoherent_load(
+    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+) -> None:
+    """Reports a load through the non-coherent cache of what the grid writes, in whichever order:
+    nothing but the end of the kernel makes the write visible there (H25)."""
+    report_access(
+        "noncoherent-load", access, footprint,
+        f" after {describe(record, noun=True)} {other.name}, and one of the two is a load through "
+        "the non-coherent cache",
+        "load it with ld.global, or write it in an earlier kernel", (record, other),
+        notes=(
+            f"memory: {memory.label}",
+            "no barrier or fence makes that cache see what its own grid writes: what "
+            "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
+            "while the kernel runs (H25)",
+        ),
+    )  # fmt: skip
+
+
+def stores_to_constant(footprint: Footprint, access: Access) -> None:
+    """Reports a store to a constant or a parameter, which is illegal (PTX 9.7.9.11), also if it is
+    not read: of loads whose value is known before the kernel runs none is left to meet it (H25)."""
+    report_access(
+        "noncoherent-load", access, footprint, ", which is a constant or a parameter",
+        "write to a variable in .global memory",
+        notes=(
+            "stores to constant memory are illegal, also through a generic address; what "
+            "ld.const and ld.param load is read-only while the kernel runs (H25)",
+        ),
+    )  # fmt: skip
 
 
 def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
@@ -232,15 +266,12 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
     """
     assert machine.dependency is not None
     row = 0 if access.write else machine.components.size
-    if clock[row + machine.dependency]:
-        return
-    machine.report(
-        "race",
-        f"{describe(access)} {footprint.name}, which the grid before this one may still be "
-        "using: no griddepcontrol.wait is ordered before it (D17)",
-        (side_of(access, footprint),),
-        fix="execute griddepcontrol.wait before the first use of what the earlier grid "
-        "produces; launch_dependents publishes nothing",
-        depends=access.warp.may_access,
-        kind="race/earlier-grid",
-    )
+    if not clock[row + machine.dependency]:
+        report_access(
+            "race", access, footprint,
+            ", which the grid before this one may still be using: no griddepcontrol.wait is "
+            "ordered before it (D17)",
+            "execute griddepcontrol.wait before the first use of what the earlier grid produces; "
+            "launch_dependents publishes nothing",
+            kind="race/earlier-grid",
+        )  # fmt: skip

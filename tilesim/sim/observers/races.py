@@ -19,7 +19,6 @@ from tilesim.sim.machine.access import (
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.unknown import first_of
 from tilesim.sim.machine.word_order import (
     Observations,
     WordOrder,
@@ -45,13 +44,13 @@ from tilesim.sim.observers.lane_races import (
 from tilesim.sim.observers.race_text import (
     MIXED,
     check_dependency,
-    describe,
     folded,
     in_no_order,
     missing_edge,
+    noncoherent_load,
     overlaps_barrier,
     remedy,
-    side_of,
+    stores_to_constant,
     without_proxy_fence,
 )
 from tilesim.sim.observers.tensormap_proxy import MapProxy
@@ -330,7 +329,10 @@ class RaceDetector:
                         machine.lean("warpgroup-wait", access.op, record.op)
                 if apart and noncoherent(access, record):
                     unordered.append(other)
-                    self._report_noncoherent(memory, footprint, access, other, record)
+                    if not self._tickets.apart(access.warp, record.warp):
+                        memory.table.require_all()
+                        self._raced.update((footprint, other))
+                        noncoherent_load(memory, footprint, access, other, record)
         return unordered
 
     def _is_excused(
@@ -363,7 +365,8 @@ class RaceDetector:
         if memory.dependent:
             check_dependency(self.machine, footprint, access, clock)
         if access.write and memory.constant:
-            self._report_constant(footprint, access)
+            self._raced.add(footprint)
+            stores_to_constant(footprint, access)
         if memory.table.past:
             rows = self._global_rows[access.asynchronous]
             memory.table.require_past_over(footprint, access, clock, rows)
@@ -374,48 +377,6 @@ class RaceDetector:
         wide = access.scope in _OF_ALL and not (access.asynchronous or self._noncoherent)
         counts = self.machine.timed and footprint.tensor in self.machine.plan.counters
         return wide and counts and not memory.table.skipped
-
-    def _report_noncoherent(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-    ) -> None:
-        """A load through the non-coherent cache of what the grid writes, in whichever order (H25).
-
-        Nothing but the end of the kernel makes the write visible there.
-        """
-        if self._tickets.apart(access.warp, record.warp):
-            return
-        memory.table.require_all()
-        self._raced.update((footprint, other))
-        self.machine.report(
-            "noncoherent-load",
-            f"{describe(access)} {footprint.name} after {describe(record, noun=True)} "
-            f"{other.name}, and one of the two is a load through the non-coherent cache",
-            (side_of(access, footprint), side_of(record, other)),
-            (
-                f"memory: {memory.label}",
-                "no barrier or fence makes that cache see what its own grid writes: what "
-                "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
-                "while the kernel runs (H25)",
-            ),
-            fix="load it with ld.global, or write it in an earlier kernel",
-            depends=first_of(access.may_access, record.may_access),
-        )
-
-    def _report_constant(self, footprint: Footprint, access: Access) -> None:
-        """A store to a constant or a parameter is illegal (PTX 9.7.9.11), also if nothing reads it:
-        of loads whose value is known before the kernel runs none is left to meet it (H25)."""
-        self._raced.add(footprint)
-        self.machine.report(
-            "noncoherent-load",
-            f"{describe(access)} {footprint.name}, which is a constant or a parameter",
-            (side_of(access, footprint),),
-            (
-                "stores to constant memory are illegal, also through a generic address; what "
-                "ld.const and ld.param load is read-only while the kernel runs (H25)",
-            ),
-            fix="write to a variable in .global memory",
-            depends=access.may_access,
-        )
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""

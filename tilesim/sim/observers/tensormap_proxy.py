@@ -15,7 +15,7 @@ from tilesim.findings.finding import Kind, Stated
 from tilesim.records import dataclass
 from tilesim.sim.machine.release import mutual
 from tilesim.sim.observers.lane_races import known_as_one, lanes_at
-from tilesim.sim.observers.race_text import describe, side_of
+from tilesim.sim.observers.race_text import describe, report_access
 
 if TYPE_CHECKING:
     from tilesim.ir.effects import Scope
@@ -120,17 +120,13 @@ class MapProxy:
                 "execute fence.proxy.tensormap::generic.release after the last write of the map, "
                 "or copy it there by tensormap.cp_fenceproxy"
             )
-        self._machine.report(
-            "proxy-fence",
-            f"{describe(access)} {footprint.name} as a tensor map after "
-            f"{describe(record, past=True)} {other.name}: they are synchronised, but {why} lies "
-            "between the generic and the tensormap proxy (B14)",
-            (side_of(access, footprint), side_of(record, other)),
-            (f"memory: {place[0]}",),
-            fix=fix,
-            kind=kind,
+        report_access(
+            "proxy-fence", access, footprint,
+            f" as a tensor map after {describe(record, past=True)} {other.name}: they are "
+            f"synchronised, but {why} lies between the generic and the tensormap proxy (B14)",
+            fix, (record, other), notes=(f"memory: {place[0]}",), kind=kind,
             facts=Stated(fence=fence),
-        )
+        )  # fmt: skip
 
 
 def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:

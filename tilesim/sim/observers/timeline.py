@@ -22,10 +22,9 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.events import Key, Kind
 from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import ChoiceEnvironment, TimedEnvironment
 from tilesim.sim.machine.simulate import Run, Simulation, Stats, check_inputs, kernel_of
-from tilesim.sim.machine.warp import Agent, names_of
+from tilesim.sim.machine.warp import Agent, Barrier, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers.event_log import EventLog
 from tilesim.sim.observers.wait_for import WaitFor, state_of
@@ -507,8 +506,7 @@ def _waiters(machine: Machine) -> Iterator[Waiter]:
         blocked = warps[0].blocked
         assert blocked is not None
         on = blocked.on
-        label = getattr(on, "label", "")
-        state = str(on) if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)) else ""
+        label, state = (on.label, str(on)) if isinstance(on, Barrier) else ("", "")
         releasers = tuple(_releasers(graph.suppliers(warps[0])))
         yield Waiter(
             names_of(warps), warps[0].role, warps[0].cta.number, blocked.text, blocked.loc, label,

@@ -323,7 +323,7 @@ class TmemOrder:
             f"tcgen05.dealloc of {new.warp} frees {record.name} ({other.name}) after "
             f"{record.op.mnemonic} of {record.warp}, but {why} (G8)",
             (
-                self._machine.participant(new.warp, "frees the columns", new.op),
+                (new.warp, "frees the columns", new.op),
                 self._side(record, other),
             ),
             (self._place(tmem),),
@@ -348,7 +348,7 @@ class TmemOrder:
                     "out-of-bounds",
                     f"{op.mnemonic} of {warp} on the first quarter of the lanes: warp "
                     f"{warp.number} of the CTA can only access {lanes} (G12, U21)",
-                    (self._machine.participant(warp, f"executes {op.mnemonic}", op),),
+                    ((warp, f"executes {op.mnemonic}", op),),
                     fix=FOREIGN_LANES,
                 )
 
@@ -360,7 +360,7 @@ class TmemOrder:
             self._machine.report(
                 "uninitialised-read",
                 f"{op.mnemonic} of {warp} reads tensor memory nothing has written ({box.name})",
-                (self._machine.participant(warp, f"reads {box.name} by {op.mnemonic}", op),),
+                ((warp, f"reads {box.name} by {op.mnemonic}", op),),
                 fix="start an accumulation with accumulate=0 (enable-input-d false), or store to "
                 "the columns first: a fresh allocation holds anything",
             )
@@ -377,7 +377,7 @@ class TmemOrder:
                 "tmem-lifetime",
                 f"{side.warp} executes {side.op.mnemonic}.cta_group::2, and no warp of CTA "
                 f"{peer.number}, the other one of the pair, does (G9)",
-                (self._machine.participant(side.warp, "relinquishes the permit", side.op),),
+                ((side.warp, "relinquishes the permit", side.op),),
                 fix="execute it in one warp of each CTA of the pair",
             )
 
@@ -392,7 +392,7 @@ class TmemOrder:
                     "tmem-lifetime",
                     f"the kernel ends with {allocation.columns} columns of tensor memory that "
                     f"{warp} allocated and no warp freed (G8)",
-                    (self._machine.participant(warp, "allocates the columns", op),),
+                    ((warp, "allocates the columns", op),),
                     fix="tcgen05.dealloc them in the warp that allocated them, after their last "
                     "use has been waited for",
                     kind="tmem-lifetime/not-freed",

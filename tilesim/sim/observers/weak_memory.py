@@ -39,6 +39,7 @@ from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import Event, Key
+    from tilesim.sim.machine.result import Outcome
     from tilesim.sim.machine.warp import Agent
     from tilesim.sim.observers.phase_conditions import Credit
 
@@ -340,3 +341,53 @@ def _inclusive(fence: _Fence, w: Agent, scope: FenceScope) -> bool:
     """Whether each of two fences includes the other's thread."""
     assert fence.at.warp is not None
     return mutual(fence.scope, fence.at.warp.cta, scope, w.cta)
+
+
+# ------------------------------------------------------------------ the order of lanes
+
+
+class LaneOrder:
+    """Whether the moves of one explored schedule show all orders of what happens in it.
+
+    The machine takes the lanes of a warp in the order of the text, and those of one instruction in
+    one move. Between two lanes of a warp no more order exists than between two warps: an
+    exploration, whose moves have one order of the lanes, exhausts nothing where that order is none
+    and anything depends on an order (docs/soundness.md, "Lanes").
+
+    They do not if events of different lanes of a warp are in no order, as the moves have them in
+    one (they are *loose*), and anything depends on an order (it is *contended*). Where all lanes of
+    a warp act as one, or some between two meetings of all, its events are in order.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._loose = self._contended = False
+        #: by warp: events that some lanes of it do not yet come after, by component and lanes the
+        #: position of the last one (what comes after that comes after the earlier ones)
+        self._open: dict[int, dict[tuple[int, int], int]] = {}
+
+    def acts(self, warp: Agent) -> None:
+        """The active lanes of ``warp`` do what others can see."""
+        if warp.parts is None or self._loose:
+            return
+        known = self._open.setdefault(warp.index, {})
+        unknown = {
+            (component, lanes): tick
+            for (component, lanes), tick in known.items()
+            if not warp.in_order(component, tick, lanes)
+        }
+        if warp.spread is not None or any(lanes != warp.mask for _, lanes in unknown):
+            self._loose = True
+            self._judge()
+        left = unknown if warp.mask == warp.live_mask else known
+        left[warp.component, warp.mask] = warp.clock.item(warp.component)
+        self._open[warp.index] = left
+
+    def contend(self) -> None:
+        """Something depends on an order that nothing makes."""
+        self._contended = True
+        self._judge()
+
+    def _judge(self) -> None:
+        if self._loose and self._contended:
+            self._outcome.explorable = False

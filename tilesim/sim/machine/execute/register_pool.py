@@ -9,8 +9,9 @@ from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.execute.lanes import require_whole_warp
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.operands import Operands
+from tilesim.sim.machine.register_pool import Adjustment, Change
 from tilesim.sim.machine.warp import Agent
-from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
+from tilesim.sim.machine.warpgroup import WARPS
 
 
 @executor(fx.Registers)

@@ -44,18 +44,7 @@ from tilesim.sim.machine.word_order import (
     observe,
     reduction_form,
 )
-from tilesim.sim.observers.monotone_accesses import (
-    added,
-    already,
-    counts,
-    drawn,
-    drawn_in_turns,
-    draws_in_turns,
-    look,
-    lose,
-    replaced,
-    stored,
-)
+from tilesim.sim.observers.monotone_accesses import counted_words, draws_in_turns, look
 
 
 def observe_value(
@@ -261,7 +250,8 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
     view, slot = c.view(word.view), c.slot(word.result)
     strong, dtype = word.sem != "weak", word.view.dtype
     scope = word.scope if strong else None
-    poll, fit = look(c, op, word), c.fit_loaded(word.result, dtype)
+    poll = look(c, op, word, counted_words(c, op, word))
+    fit = c.fit_loaded(word.result, dtype)
     name = word.view.tensor.name
     allocates = name in c.code.alloc_slots
 
@@ -320,16 +310,15 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     view, value = c.view(word.view), c.expr(word.value)
     strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
     scope, releases = word.scope if strong else None, word.releases
-    counting, computed = counts(c, op, word.view), not strong and c.is_computed(op, word.value)
-    element = word.element
-    # beside words that count, a weak store to one that has not begun to is one of data
-    beside = counting and word.view.tensor.name not in c.code.counters
+    computed, element = not strong and c.is_computed(op, word.value), word.element
+    words = counted_words(c, op, word)
 
     def counted(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | slice:
         """The active lanes that store to a word which counts."""
-        if not beside or strong:
+        if words is None or not words.beside or strong:
             return slice(None)
-        return np.array(already(w, memory, addresses), dtype=bool)
+        # a weak store to a word that has not begun to is one of data
+        return np.array(words.already(w, memory, addresses), dtype=bool)
 
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
@@ -356,24 +345,21 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             at_one_place(access, footprint, addresses, cells)
         w.machine.races.write(memory, footprint, access, w.clock)
         if isinstance(cells, Unknown):
-            if beside:
-                lose(w, op, memory, addresses[counted(w, memory, addresses)], cells, dtype)
-            elif counting:
+            if words is not None and words.beside:
+                words.lose(w, memory, addresses[counted(w, memory, addresses)], cells)
+            elif words is not None:
                 raise UnknownSteers(cells)
         elif real and cells is not None:
             last_wins(access, footprint.tensor, addresses, cells)
-            if counting and w.machine.timed:
+            if words is not None and w.machine.timed:
                 own = None
                 if strong:
                     where = addresses.tolist()
                     own = released_at(w, memory, where, word.scope, releases=releases, clock=clock)
                 some = counted(w, memory, addresses)
-                if w.may_access is not None and beside:
-                    lose(w, op, memory, addresses[some], w.may_access, dtype)
-                stored(
-                    w, op, memory, addresses[some], cells[some], own, dtype,
-                    element=element is not None, releases=releases,
-                )  # fmt: skip
+                if w.may_access is not None and words.beside:
+                    words.lose(w, memory, addresses[some], w.may_access)
+                words.stored(w, memory, addresses[some], cells[some], own, releases=releases)
         if real and cells is not None:
             leave(op, memory, footprint, addresses, dtype, cells)
         if strong:
@@ -450,11 +436,11 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             w.effects += 1
             w.machine.changed()
 
-    counting, poll = counts(c, op, word.view), look(c, op, word)
-    beside = counting and word.view.tensor.name not in c.code.counters
+    words = counted_words(c, op, word)
+    poll = look(c, op, word, words)
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
-    may_draw = counting and slot is not None and poll is None and not word.view.remote
+    may_draw = words is not None and slot is not None and poll is None and not word.view.remote
     turns = draws_in_turns(c, word.view) if may_draw else None
 
     def update(
@@ -531,33 +517,29 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if slot is not None and w.lanes == 1 and ends:
             machine.races.observations.saw(access, footprint, waits=waits)
         if unknown is not None:
-            if beside and poll is None and not draws:
-                lose(w, op, memory, addresses, unknown, dtype)
-            elif counting or poll is not None:
+            if words is not None and words.beside and poll is None and not draws:
+                words.lose(w, memory, addresses, unknown)
+            elif words is not None:
                 raise UnknownSteers(unknown)
             memory.forget(footprint.bytes, unknown)
             hand_over(w, memory, addresses, addresses.tolist())
             if slot is not None:
                 assign(w, slot, unknown)
             return None
-        if counting and timed and not waits:
-            if w.may_access is not None and beside:
-                lose(w, op, memory, addresses, w.may_access, dtype)
+        if words is not None and timed and not waits:
+            if w.may_access is not None and words.beside:
+                words.lose(w, memory, addresses, w.may_access)
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
-            if before is not None:
-                amount = int(new[0]) % (1 << dtype.bits)
-                if turns is None:
-                    drawn(w, op, memory, place[1], before, how, amount, own, dtype)
-                else:
-                    drawn_in_turns(
-                        w, op, memory, place[1], turns, amount, own, dtype, scope,
-                        acquires=acquires,
-                    )  # fmt: skip
+            amount = int(new[0]) % (1 << dtype.bits)
+            if turns is not None and before is not None:
+                words.drawn_in_turns(w, memory, place[1], turns, amount, own)
+            elif before is not None:
+                words.drawn(w, memory, place[1], before, how, amount, own)
             elif how == "exch":
-                replaced(w, op, memory, addresses, new, own, dtype)
+                words.replaced(w, memory, addresses, new, own)
             else:
-                added(w, op, memory, addresses, how, new, own, dtype, releases=releases)
+                words.added(w, memory, addresses, how, new, own)
         if real and not apart and ordered:
             last_wins(access, footprint.tensor, addresses, _known_cells(w, value, dtype))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
