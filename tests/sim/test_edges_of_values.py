@@ -282,6 +282,9 @@ QUESTIONS: dict[str, tuple[Build, Asked, dict[int, int]]] = {
     "how many bits below zero": (
         lambda n, b: _wrong_if(n, (-n).bit_length() > b), "40..400", {6: 64, 7: 128},
     ),
+    "how many bits from above": (
+        lambda n, b: _wrong_if(n, 12 - (1000 - n).bit_length() > b), "200..800", {2: 489, 3: 745},
+    ),
     "how far": (lambda n, b: _wrong_if(n, abs(100 - n) == 100 - b), "40..400", {71: 71, 99: 99}),
     "how far on": (lambda n, b: _wrong_if(n, abs(n - 60) > b), "40..400", {20: 81, 30: 91}),
     "its complement": (lambda n, b: _wrong_if(n, ~n < ~b), "40..400", {70: 71, 71: 72}),

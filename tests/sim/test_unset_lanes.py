@@ -168,6 +168,40 @@ def test_what_data_says_of_a_place_is_said_in_each_lane(made: str) -> None:
         assert "in-bounds" in {leaning.name for leaning in right.leanings}
 
 
+#: what may set %r9: it is set in the lanes of %p1 only; %p6 is what data says
+DECIDED = {
+    "under a branch": "@!%p1 bra D;\nmov.u32 %r9, 1;\n@%p6 add.u32 %r9, %r9, 1;\nD:",
+    "loads under a branch": "@!%p1 bra D;\nmov.u32 %r9, 1;\n@%p6 ld.global.u32 %r9, [%rd4];\nD:",
+    "a side": "@!%p1 bra D;\nmov.u32 %r9, 1;\n@%p6 bra E;\nadd.u32 %r9, %r9, 1;\n"
+              "E: mov.u32 %r8, 0;\nD:",
+    "a side that stores": "@%p6 bra E;\nst.global.u32 [%rd4], %r1;\n@%p1 mov.u32 %r9, 1;\nbra D;\n"
+                          "E: @%p1 mov.u32 %r9, 2;\nD:",
+    "what it was": "@%p1 mov.u32 %r9, 3;\n@%p6 bra D;\n@%p1 add.u32 %r9, %r9, 1;\nD:",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("decided", DECIDED.values(), ids=DECIDED)
+def test_what_data_decides_sets_no_other_lane(decided: str) -> None:
+    """Right: the other lanes have set it before, or do not use it."""
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; "
+        "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; setp.lt.u32 %p1, %r1, 16; "
+        "ld.global.u32 %r6, [%rd4]; setp.eq.u32 %p6, %r6, 1;\n{before}{decided}\n"
+        "mul.wide.u32 %rd5, %r9, 4; add.u64 %rd6, %rd2, %rd5; {guard}ld.global.u32 %r7, [%rd6];"
+    )
+
+    def said(before: str = "", guard: str = "") -> Report:
+        return report(
+            body.format(before=before, decided=decided, guard=guard),
+            params=(".param .u64 x", ".param .u64 y"),
+            values=(Pointer("x", 4096), Pointer("y", 4096)),
+        )
+
+    assert said().rules == {"uninitialised-read"}
+    for right in (said("mov.u32 %r9, 0;\n"), said(guard="@%p1 ")):
+        assert right.verdict == "proved", right
+
+
 def test_one_lane_says_where_all_read() -> None:
     """It has loaded that: the others take it from there."""
     body = (

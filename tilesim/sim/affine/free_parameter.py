@@ -330,8 +330,8 @@ class Number:
 
     def bit_length(self) -> int:
         """As of an integer."""
-        bits = value_of(self).bit_length()
-        if self > (1 << bits) - 1 or self < 1 - (1 << bits):
+        bits, size = value_of(self).bit_length(), abs(self)
+        if size >= 1 << bits or size < 1 << bits >> 1:
             raise AssertionError("a number has so many bits")
         return bits
 

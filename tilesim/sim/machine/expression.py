@@ -110,6 +110,17 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
     return result
 
 
+def assign(w: Warp, slot: int, value: Any) -> None:
+    """``register = value`` in the active lanes; the others keep theirs."""
+    held = w.registers[slot]
+    if w.mask == FULL or (held is None and slot not in w.machine.plan.open_registers):
+        w.registers[slot] = value
+    elif held is not None:
+        w.registers[slot] = merged(mask_array(w.mask), value, held)
+    else:  # the others have not set it
+        w.registers[slot] = opened(FULL & ~w.mask, plain(value))
+
+
 def _lanes_of_one(holds: Any) -> int:
     """The lanes in which something holds that is the same in all clusters.
 

@@ -45,7 +45,9 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.executable import Facts
+from tilesim.sim.machine.expression import assign
 from tilesim.sim.machine.interface import Stop
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import (
@@ -53,6 +55,7 @@ from tilesim.sim.machine.unknown import (
     UnknownSteers,
     content,
     first_of,
+    open_lanes,
     require_known,
 )
 from tilesim.sim.machine.view_access import ViewAccess
@@ -462,7 +465,7 @@ class HavocRegion:
         for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
             far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
             if far is not away or not _alike(a, b):
-                registers.append(self._value)
+                registers.append(self._value.opened(_unset_lanes(a) & _unset_lanes(b)))
                 continue
             registers.append(a)
             if far is not None:
@@ -476,6 +479,11 @@ def _covers(earlier: _State, state: _State) -> bool:
     return all(map(_alike, earlier.registers, state.registers))
 
 
+def _unset_lanes(register: Any) -> int:
+    """The lanes that have not set a register."""
+    return FULL if register is None else open_lanes(register)
+
+
 def _alike(one: Any, other: Any) -> bool:
     """Whether registers hold the same, bit by bit, and are open in the same lanes; what is not
     known is like anything else that is not known."""
@@ -486,9 +494,9 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
-    """Whether these registers are set is not known."""
+    """Whether the active lanes set these registers is not known."""
     for slot in slots:
-        w.registers[slot] = value
+        assign(w, slot, value)
 
 
 def led_to(graph: FlowGraph, start: int) -> int:
@@ -559,6 +567,13 @@ class Undecided:
         names = {name for n in inside for name in sets(self._graph.mir, n)}
         return [self._code.slots[name] for name in sorted(names)]
 
+    def _keeps_some(self, w: Warp) -> bool:
+        """Whether some lanes, and not others, have set a register that may be set before all
+        meet: which of them do is seen where they go all ways."""
+        assert self._skipped is not None
+        asked = w.machine.plan.open_registers.intersection(self._skipped)
+        return self._region is not None and any(open_lanes(w.registers[n]) for n in asked)
+
     @cached_property
     def _leaving(self) -> tuple[int, int] | None:
         """Where threads end by a branch by which all of a CTA do, and where they stay."""
@@ -592,7 +607,7 @@ class Undecided:
 
     def goes_on(self, w: Warp, value: Unknown) -> bool:
         """The active lanes go on; False if it has to be known where."""
-        if self._skipped is not None:
+        if self._skipped is not None and not self._keeps_some(w):
             forget(w, self._skipped, value)
             w.pc = self._meet
         elif self._leaves(w, value):
@@ -637,7 +652,7 @@ class MayAccess:
         for view, effect in self._accesses:
             self._touch(w, view, effect, value)
         for var in registers_set(self._op):
-            w.registers[self._operands.slot(var)] = value
+            assign(w, self._operands.slot(var), value)
 
     def _touch(
         self, w: Warp, view: ViewAccess, effect: fx.Reads | fx.Writes, value: Unknown

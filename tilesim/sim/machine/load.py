@@ -40,9 +40,10 @@ from tilesim.sim.machine.compose import by_parts
 from tilesim.sim.machine.divergence import ends_at, ends_lanes
 from tilesim.sim.machine.executable import Allocations
 from tilesim.sim.machine.execute import execute, groups
-from tilesim.sim.machine.execute.lanes import assign, by_masks, exchanged, idle, idle_row
+from tilesim.sim.machine.execute.lanes import by_masks, exchanged, idle, idle_row
 from tilesim.sim.machine.execute.mbarrier import peek, peeked, wait_unless
 from tilesim.sim.machine.execute.wgmma import in_a_row, products
+from tilesim.sim.machine.expression import assign
 from tilesim.sim.machine.havoc import (
     MayAccess,
     Undecided,

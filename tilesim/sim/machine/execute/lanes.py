@@ -20,7 +20,7 @@ from tilesim.sim.machine.assignment_jit import one_by_one
 from tilesim.sim.machine.compose import Act, Give, Take, executor, lanes_named
 from tilesim.sim.machine.divergence import lanes_exit
 from tilesim.sim.machine.errors import BarrierError, NotUniform, UnassignedVariable
-from tilesim.sim.machine.expression import evaluator, fit_value, merged
+from tilesim.sim.machine.expression import assign, evaluator, fit_value
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
@@ -269,17 +269,6 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
 
 
 # --------------------------------------------------------------- registers that an instruction sets
-
-
-def assign(w: Warp, slot: int, value: Any) -> None:
-    """``register = value`` in the active lanes; the others keep theirs."""
-    held = w.registers[slot]
-    if w.mask == FULL or (held is None and slot not in w.machine.plan.open_registers):
-        w.registers[slot] = value
-    elif held is not None:
-        w.registers[slot] = merged(mask_array(w.mask), value, held)
-    else:  # the others have not set it
-        w.registers[slot] = opened(FULL & ~w.mask, plain(value))
 
 
 def spread(w: Warp, values: NDArray[Any]) -> Any:

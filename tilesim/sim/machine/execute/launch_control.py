@@ -18,7 +18,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.compose import Effects, operation, with_effect
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.copies import End, destinations, tracked_load
-from tilesim.sim.machine.execute.lanes import assign
+from tilesim.sim.machine.expression import assign
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import UnknownSteers

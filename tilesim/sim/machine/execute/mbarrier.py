@@ -28,7 +28,7 @@ from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
-from tilesim.sim.machine.execute.lanes import assign
+from tilesim.sim.machine.expression import assign
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array

@@ -18,7 +18,7 @@ from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.compose import Effects, acting, in_groups, operation
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.events import Kind
-from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
+from tilesim.sim.machine.execute.lanes import per_lane, spread
 from tilesim.sim.machine.execute.memory import (
     access_of,
     at_one_place,
@@ -27,7 +27,7 @@ from tilesim.sim.machine.execute.memory import (
     last_wins,
     leave,
 )
-from tilesim.sim.machine.expression import Evaluate
+from tilesim.sim.machine.expression import Evaluate, assign
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
