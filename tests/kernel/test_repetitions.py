@@ -12,7 +12,7 @@ import tilesim as ts
 from tests.kernel.programs_repetitions import REPEATED, Repeated
 from tests.kernel.random_loops import judged
 from tilesim import Builder, bf16, ds, u32
-from tilesim.checker.certificates import Proposal, certified, proposed
+from tilesim.checker.certificates import MOST_CLUSTERS, Proposal, certified, proposed
 from tilesim.ir.mir import Mir
 from tilesim.proof import machine, memory, order, phases, tensor_memory
 from tilesim.proof.certificate import Repetition
@@ -251,3 +251,21 @@ def test_what_is_read_behind_a_loop_is_certified_without_leaving_iterations_out(
     assert (str(answer), made.repetitions) == ("certified", None)
     _, wrong = certified(read_behind.build(own=False), "practice", (), None)
     assert (wrong.verdict, wrong.rule) == ("refuted", "H6")
+
+
+@pytest.mark.parametrize("clusters", [MOST_CLUSTERS, MOST_CLUSTERS + 1])
+def test_no_repetitions_of_many_clusters_are_looked_for(clusters: int) -> None:
+    """What stands for all of them would take longer than to execute them."""
+    k = Builder("counts")
+    k.launch(grid=clusters, warps=1)
+    b = k.mbarriers("b")
+    with k.elected():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.loop(40) as i:
+        with k.elected():
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, i & 1)
+    classes, left_out = proposed(lower(k.finish()))
+    assert classes == (tuple(range(clusters)),)
+    assert [bool(some) for some in left_out or ()] == [clusters <= MOST_CLUSTERS]

@@ -29,7 +29,7 @@ from tilesim.proof.check import MOST_CLASSES
 from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.effects import execute
 from tilesim.proof.forms import Family, family
-from tilesim.proof.machine import MOST_SHADOWS, Machine
+from tilesim.proof.machine import MOST_SHADOWS, MOST_STEPS, Machine
 from tilesim.proof.memory import MayBeEqual
 from tilesim.proof.operands import Differs, Operands
 from tilesim.proof.repetitions import leave_out
@@ -46,6 +46,9 @@ MOST_TRIES = 6
 FIRST_TRY, FEWEST = 512, 4
 #: rounds before which none is looked for: short runs are executed faster
 SHORT = 8
+#: clusters of a class of which repetitions are looked for: what stands for those of more of them
+#: takes as long as to execute them all
+MOST_CLUSTERS = 64
 #: instructions that are executed before classes and repetitions are looked for
 SHORT_RUN = 8_000
 #: what is trusted where a plain form is not what was rechecked
@@ -119,7 +122,8 @@ def certified(
     held = steering(mir, inputs or {})
     one = (tuple(range(mir.kernel.ctas // mir.kernel.cluster_size)),)
     made = Certificate(named, "", digest, strict, given, held, one)
-    answer = kernel_recheck(made, mir, until=until, most=SHORT_RUN)
+    most = SHORT_RUN if len(one[0]) <= MOST_CLUSTERS else MOST_STEPS
+    answer = kernel_recheck(made, mir, until=until, most=most)
     if answer.verdict == "certified":  # what is short is executed sooner than looked through
         return made, answer
     found = proposed(mir, strict, until, dict(held), assumed=given)
@@ -227,7 +231,7 @@ def repetitions_of(
     try:
         machine = Machine(v, clusters, execute, until)
         seen: dict[object, int] = {}
-        tries = MOST_TRIES
+        tries = MOST_TRIES if len(clusters) <= MOST_CLUSTERS else 0
         while any(w.alive for w in machine.warps):
             machine.rounds_until(machine.rounds + 1)
             now = signature(machine)
