@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from tilesim import Builder, Program, f32, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
-from tilesim.ir.declarations import SharedTensor, TensorMap
+from tilesim.ir.declarations import GlobalTensor, SharedTensor, TensorMap, View
 from tilesim.ir.expr import Operand, Var
-from tilesim.ir.ops.tcgen05_mma import CtaGroup
+from tilesim.ir.ops.tcgen05_mma import CtaGroup, LoadShape
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.sim.machine.simulate import simulate
 
 RNG = np.random.default_rng(7)
@@ -90,6 +92,27 @@ def barrier(k: Builder, name: str, count: int = 1) -> Any:
         k.mbarrier.init(b, count)
     k.sync_threads()
     return b
+
+
+@contextmanager
+def issuing(k: Builder, done: Any) -> Iterator[None]:
+    """One thread issues what stands in the block, and commits it; then every warp waits for it."""
+    with k.one_thread():
+        yield
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+
+
+def dump(
+    k: Builder, view: TmemView, out: GlobalTensor | View, shape: LoadShape = "32x32b",
+    name: str = "dumped",
+) -> None:  # fmt: skip
+    """The warpgroup loads as many rows as ``out`` has, and stores them there."""
+    part = k.fragment(name, view.dtype, out.shape, "warpgroup")
+    k.tcgen05.ld(part, view, shape=shape)
+    k.tcgen05.wait_ld()
+    k.tile.store(out, part)
 
 
 class Pair:

@@ -13,10 +13,23 @@ from tilesim import Builder, bf16, e4m3, f16, f32, s8, s32, tf32, u8
 from tilesim.arith.tensor_cores import E2M1
 from tilesim.arith.types import DType
 from tilesim.checker import Report, check
-from tilesim.ir.ops.tcgen05_mma import CopyMulticast, CopyShape, Kind, LoadShape
+from tilesim.ir.ops.tcgen05_mma import Kind, LoadShape
 from tilesim.sim.machine.simulate import simulate
 
-from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
+from .tensor_cores import (
+    RNG,
+    Pair,
+    allocate,
+    barrier,
+    build,
+    copied,
+    dump,
+    fill,
+    free,
+    issuing,
+    outputs,
+    small,
+)  # fmt: skip
 
 
 def lines_of(report: Report, rule: str) -> set[tuple[str, str]]:
@@ -57,20 +70,11 @@ def product(
         k.tcgen05.fence_before_thread_sync()
         k.sync_threads()
         k.tcgen05.fence_after_thread_sync()
-    with k.one_thread():
+    with issuing(k, done):
         for repeat in range(2):
             k.tcgen05.mma(d, left, b[0], kind=kind, accumulate=repeat, a_trans=trans, b_trans=trans)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", acc, (rows, n), "warpgroup")
-    if rows == 128:
-        k.tcgen05.ld(result, d)
-    else:
-        whole = k.tcgen05.tensor(address, acc, (128, n), name="d")
-        k.tcgen05.ld(result, whole, shape="16x256b")
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
+    whole = k.tcgen05.tensor(address, acc, (128, n), name="d")
+    dump(k, whole, out, "32x32b" if rows == 128 else "16x256b")
     free(k, address)
 
 
@@ -115,20 +119,14 @@ def block_scaled(
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
     scale_a = k.tcgen05.tensor(address + 32, u8, (32, 16), name="scale_a")
     scale_b = k.tcgen05.tensor(address + 36, u8, (32, 16), name="scale_b")
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.cp(scale_a, sa[0], "32x128b", multicast="warpx4")
         k.tcgen05.cp(scale_b, sb[0], "32x128b", multicast="warpx4")
         k.tcgen05.mma(
             d, a[0], b[0], kind=kind, accumulate=0, scale_a=scale_a, scale_b=scale_b,
             scale_vec=vector, scale_id=scale_id,
         )  # fmt: skip
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", f32, (128, 32), "warpgroup")
-    k.tcgen05.ld(result, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
+    dump(k, d, out)
     free(k, address)
 
 
@@ -210,70 +208,38 @@ def test_what_is_stored_is_loaded(shape: LoadShape, columns: int, half: int) -> 
     np.testing.assert_array_equal(got["out"], source)
 
 
-def copy(k: Builder, *, shape: CopyShape, multicast: CopyMulticast | None, rows: int, width: int,
-         shift: bool = False) -> None:  # fmt: skip
+def shifted(k: Builder) -> None:
     k.launch(warps=4)
-    source = copied(k, "source", s32, (rows, width), 32 if width == 8 else 0)
-    done, out = barrier(k, "done"), k.tensor("out", s32, (128, width))
-    whole = k.fragment("whole", s32, (128, width), "warpgroup")
-    address = allocate(k)
+    source, done = copied(k, "source", s32, (128, 8), 32), barrier(k, "done")
+    out, address = k.tensor("out", s32, (128, 8)), allocate(k)
     fill(k, source)
-    d = k.tcgen05.tensor(address, s32, (rows, width), name="d")
+    d = k.tcgen05.tensor(address, s32, (128, 8), name="d")
     with k.one_thread():
-        k.tcgen05.cp(d, source[0], shape, multicast=multicast)
-        if shift:
-            k.tcgen05.commit(done)
-            k.mbarrier.wait(done, 0)
-            k.tcgen05.fence_after_thread_sync()
-            k.tcgen05.shift(d[0:32, :])
+        k.tcgen05.cp(d, source[0], "128x256b")
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, int(shift))
+        k.mbarrier.wait(done, 0)
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.shift(d[0:32, :])
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 1)
     k.tcgen05.fence_after_thread_sync()
-    k.tcgen05.ld(whole, k.tcgen05.tensor(address, s32, (128, width), name="d"))
-    k.tcgen05.wait_ld()
-    k.tile.store(out, whole)
+    dump(k, d, out)
     free(k, address)
-
-
-@pytest.mark.parametrize(
-    ("shape", "multicast", "rows", "width", "order"),
-    [
-        ("128x256b", None, 128, 8, [0, 1, 2, 3]),
-        ("128x128b", None, 128, 4, [0, 1, 2, 3]),
-        ("64x128b", "warpx2::02_13", 64, 4, [0, 1, 0, 1]),
-        ("64x128b", "warpx2::01_23", 64, 4, [0, 0, 1, 1]),
-        ("32x128b", "warpx4", 32, 4, [0, 0, 0, 0]),
-    ],
-)
-def test_copies_from_shared_memory(
-    shape: CopyShape, multicast: CopyMulticast | None, rows: int, width: int, order: list[int]
-) -> None:
-    source = small(rows, width)
-    got = outputs(
-        copy, {"gsource": source}, shape=shape, multicast=multicast, rows=rows, width=width
-    )
-    expected = np.concatenate([source[32 * i : 32 * i + 32] for i in order])
-    np.testing.assert_array_equal(got["out"], expected)
 
 
 def test_shift_moves_rows_down_by_one_lane() -> None:
     source = small(128, 8)
-    got = simulate(
-        build(copy, shape="128x256b", multicast=None, rows=128, width=8, shift=True),
-        {"gsource": source},
-    )
     expected = source.copy()
     expected[:31] = source[1:32]
-    np.testing.assert_array_equal(got.outputs["out"], expected)
+    got = simulate(build(shifted), {"gsource": source}).outputs["out"]
+    np.testing.assert_array_equal(got, expected)
 
 
 # ---------------------------------------------------------------------- CTA pairs
 
 
-def pair_product(
-    k: Builder, *, rows: int, n: int, rendezvous: bool = True, peer_ready: bool = True,
-) -> None:  # fmt: skip
-    pair = Pair(k, bf16, rows, n)
+def pair_product(k: Builder, *, rendezvous: bool = True, peer_ready: bool = True) -> None:
+    pair = Pair(k, bf16, 128, 32)
     d = k.tcgen05.tensor(pair.address, f32, (128, pair.columns), name="d")
     pair.load()
     with k.if_(k.cluster_rank.eq(0)), k.one_thread(1):
@@ -292,21 +258,8 @@ def pair_product(
     pair.free(rendezvous=rendezvous)
 
 
-def test_pair_computes_256_rows() -> None:
-    a, b = small(256, 16), small(32, 16)
-    got = outputs(pair_product, {"ga": a, "gb": b}, rows=128, n=32)
-    np.testing.assert_array_equal(got["out"].reshape(256, 32), a @ b.T)
-
-
-def test_pair_computes_128_rows_with_columns_split_over_lanes() -> None:
-    a, b = small(128, 16), small(64, 16)
-    got = outputs(pair_product, {"ga": a, "gb": b}, rows=64, n=64)
-    halves = got["out"].reshape(2, 2, 64, 32)  # CTA, half of the columns, row, column
-    np.testing.assert_array_equal(halves.transpose(0, 2, 1, 3).reshape(128, 64), a @ b.T)
-
-
 def test_pair_that_frees_without_a_rendezvous_is_reported() -> None:
-    report = check(build(pair_product, rows=128, n=32, rendezvous=False))
+    report = check(build(pair_product, rendezvous=False))
     assert report.verdict == "failed"
     assert rules_of(report) == {"tmem-lifetime"}
     lines = {line for _, line in lines_of(report, "tmem-lifetime")}
@@ -315,7 +268,7 @@ def test_pair_that_frees_without_a_rendezvous_is_reported() -> None:
 
 
 def test_pair_product_before_the_peers_operands_are_ready_is_a_race() -> None:
-    report = check(build(pair_product, rows=128, n=32, peer_ready=False))
+    report = check(build(pair_product, peer_ready=False))
     assert report.verdict == "failed"
     assert "race" in rules_of(report)
     lines = {line for _, line in lines_of(report, "race")}

@@ -11,10 +11,22 @@ from numpy.typing import NDArray
 from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
-from tilesim.ir.ops.tcgen05_mma import METADATA_COLUMNS, Kind
+from tilesim.ir.ops.tcgen05_mma import METADATA_COLUMNS, Kind, LoadShape
 from tilesim.sim.machine.simulate import simulate
 
-from .tensor_cores import RNG, allocate, barrier, build, copied, fill, free, outputs, small
+from .tensor_cores import (
+    RNG,
+    allocate,
+    barrier,
+    build,
+    copied,
+    dump,
+    fill,
+    free,
+    issuing,
+    outputs,
+    small,
+)  # fmt: skip
 
 # ---------------------------------------------------------------------- f16 results
 
@@ -36,21 +48,13 @@ def half_product(k: Builder, *, rows: int, n: int, kind: Kind, dtype: DType) -> 
     k.sync_threads()
     fill(k, a, b)
     d = k.tcgen05.tensor(address, f16, (rows, n), name="d", packed=False)
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.fence_after_thread_sync()
         for repeat in range(2):
             k.tcgen05.mma(d, a[0], b[0], kind=kind, accumulate=repeat)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", f16, (rows, n), "warpgroup")
-    raw = k.fragment("raw", u32, (rows, n), "warpgroup")
-    shape: Any = "32x32b" if rows == 128 else "16x128b"
-    k.tcgen05.ld(result, k.tcgen05.tensor(address, f16, (128, n), packed=False), shape=shape)
-    k.tcgen05.ld(raw, k.tcgen05.tensor(address, u32, (128, n)), shape=shape)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
-    k.tile.store(cells, raw)
+    shape: LoadShape = "32x32b" if rows == 128 else "16x128b"
+    dump(k, k.tcgen05.tensor(address, f16, (128, n), packed=False), out, shape)
+    dump(k, k.tcgen05.tensor(address, u32, (128, n)), cells, shape, "raw")
     free(k, address)
 
 
@@ -69,15 +73,12 @@ def test_what_is_stored_unpacked_is_loaded_packed() -> None:
     def program(k: Builder) -> None:
         k.launch(warps=4)
         source, out = k.tensor("source", f16, (128, 32)), k.tensor("out", f16, (128, 32))
-        part, back = (k.fragment(n, f16, (128, 32), "warpgroup") for n in ("part", "back"))
-        address = allocate(k)
+        part, address = k.fragment("part", f16, (128, 32), "warpgroup"), allocate(k)
         d = k.tcgen05.tensor(address, f16, (128, 32), name="d", packed=False)
         k.tile.load(part, source)
         k.tcgen05.st(d, part)
         k.tcgen05.wait_st()
-        k.tcgen05.ld(back, d)
-        k.tcgen05.wait_ld()
-        k.tile.store(out, back)
+        dump(k, d, out)
         free(k, address)
 
     source = small(128, 32)
@@ -103,18 +104,13 @@ def dressed(
     k.tcgen05.fence_before_thread_sync()
     k.sync_threads()
     fill(k, a, b)
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(
             whole if rows == 128 else whole[0:64, :], a[0], b[0], scale_input_d=scale,
             disable_output_lane=mask,
         )  # fmt: skip
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    k.tcgen05.ld(part, whole)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, part)
+    dump(k, whole, out)
     free(k, address)
 
 
@@ -236,10 +232,7 @@ def sparse(
     k.tcgen05.wait_st()
     k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", acc, (128, 32), "warpgroup")
-    k.tcgen05.ld(result, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
+    dump(k, d, out)
     free(k, address)
 
 
@@ -283,16 +276,10 @@ def stationary(k: Builder, *, rows: int, n: int, kind: Kind, dtype: DType, acc: 
     address = allocate(k, 256)
     fill(k, a, b)
     d = k.tcgen05.tensor(address, acc, (128, columns), name="d")
-    with k.one_thread():
+    with issuing(k, done):
         for repeat in range(2):
             k.tcgen05.mma_ws(d, a[0], b[0], kind=kind, accumulate=repeat)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", acc, (128, columns), "warpgroup")
-    k.tcgen05.ld(result, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
+    dump(k, d, out)
     free(k, address, 256)
 
 
@@ -324,15 +311,12 @@ def test_forms_do_not_run_in_one_pipeline() -> None:
         done, address = barrier(k, "done"), allocate(k)
         fill(k, a, b)
         d = k.tcgen05.tensor(address, f32, (128, 64), name="d")
-        with k.one_thread():
+        with issuing(k, done):
             k.tcgen05.mma_ws(d, a[0], b[0], accumulate=0)
             if mixed:
                 k.tcgen05.mma(d, a[0], b[0])
             else:
                 k.tcgen05.mma_ws(d, a[0], b[0])
-            k.tcgen05.commit(done)
-        k.mbarrier.wait(done, 0)
-        k.tcgen05.fence_after_thread_sync()
         free(k, address)
 
     outputs(program, {}, mixed=False)
@@ -371,15 +355,9 @@ def narrow(k: Builder, *, a_type: Any, b_type: Any, **form: Any) -> None:
     address = allocate(k)
     fill(k, a, b)
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.mma(d, a[0], b[0], accumulate=0, a_type=a_type, b_type=b_type, **form)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", f32, (128, 32), "warpgroup")
-    k.tcgen05.ld(result, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, result)
+    dump(k, d, out)
     free(k, address)
 
 

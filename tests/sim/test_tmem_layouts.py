@@ -22,7 +22,20 @@ from tilesim.gpu.emit import emit
 from tilesim.ir.ops.tcgen05_mma import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.tensor_memory import TmemView
 
-from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
+from .tensor_cores import (
+    RNG,
+    Pair,
+    allocate,
+    barrier,
+    build,
+    copied,
+    dump,
+    fill,
+    free,
+    issuing,
+    outputs,
+    small,
+)  # fmt: skip
 
 #: a CuTe shape or stride
 Tree = int | tuple[Any, ...]
@@ -76,14 +89,6 @@ def marked(k: Builder, address: Any, columns: int) -> TmemView:
     return whole
 
 
-def dump(k: Builder, whole: TmemView, out: Any) -> None:
-    """All lanes of the columns to global memory."""
-    part = k.fragment("dumped", whole.dtype, whole.shape, "warpgroup")
-    k.tcgen05.ld(part, whole)
-    k.tcgen05.wait_ld()
-    k.tile.store(out, part)
-
-
 def single(k: Builder, *, rows: int, lane: int) -> None:
     k.launch(warps=4)
     a, b = copied(k, "a", bf16, (rows, 16)), copied(k, "b", bf16, (32, 16))
@@ -91,12 +96,9 @@ def single(k: Builder, *, rows: int, lane: int) -> None:
     address = allocate(k)
     whole = marked(k, address, 32)
     fill(k, a, b)
-    with k.one_thread():
+    with issuing(k, done):
         d = k.tcgen05.tensor(address + (lane << 16), f32, (rows, 32), name="d")
         k.tcgen05.mma(d, a[0], b[0], accumulate=0)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
     dump(k, whole, out)
     free(k, address)
 
@@ -242,14 +244,11 @@ def tensor_a(k: Builder, *, rows: int, lane: int, d_lane: int) -> None:
     k.tcgen05.wait_st()
     k.tcgen05.fence_before_thread_sync()
     fill(k, b)
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.fence_after_thread_sync()
         left = k.tcgen05.tensor(address + 64 + (lane << 16), bf16, (rows, 16), name="a")
         d = k.tcgen05.tensor(address + (d_lane << 16), f32, (rows, 32), name="d")
         k.tcgen05.mma(d, left, b[0], accumulate=0)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
     dump(k, whole, out)
     free(k, address)
 
@@ -286,13 +285,10 @@ def copy(k: Builder, *, shape: CopyShape, multicast: CopyMulticast | None, rows:
     k.tcgen05.wait_st()
     k.tcgen05.fence_before_thread_sync()
     fill(k, source)
-    with k.one_thread():
+    with issuing(k, done):
         k.tcgen05.fence_after_thread_sync()
         d = k.tcgen05.tensor(address + (lane << 16), s32, (rows, width), name="d")
         k.tcgen05.cp(d, source[0], shape, multicast=multicast)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
     dump(k, whole, out)
     free(k, address)
 
