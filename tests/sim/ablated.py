@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sim.test_lane_exchange import flag_of_each
 from tilesim import Builder, Program, kernel, u32
 from tilesim.ir.expr import Var
 from tilesim.ir.ops.mbarrier import MAX_COUNT
@@ -328,10 +327,33 @@ def handed_back(k: Builder, *, first: int = 0) -> None:
             k.mem.store(tile[k.lane_id + first], 1)
 
 
+@kernel(warps=2)
+def flag_of_each(k: Builder, *, learned: bool = True) -> None:
+    """Two lanes raise a flag each when they have written, and two lanes wait for one each: that
+    those meet is enough."""
+    flags, words = k.shared("flags", u32, (2,)), k.shared("words", u32, (2,))
+    seen = k.var("seen", 0, dtype=u32)
+    with k.one_thread():
+        k.mem.store(flags[0], 0)
+        k.mem.store(flags[1], 0)
+    k.sync_threads()
+    with k.role("tells", 0), k.if_(k.lane_id < 2):
+        k.mem.store(words[k.lane_id], 1)
+        k.mem.store(flags[k.lane_id], 1, sem="release", scope="cta")
+    with k.role("learns", 1), k.if_(k.lane_id < 2):
+        k.assign(seen, 0)
+        with k.while_(seen < 1):
+            k.mem.load(seen, flags[k.lane_id], sem="acquire", scope="cta")
+        if learned:
+            k.sync_warp(3)
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.load(seen, words[1])
+
+
 #: kernels that the reference does not have: the right one, and the wrong one
 KERNELS: dict[str, tuple[Program, Program]] = {
     "lanes: words of their own": (
-        flag_of_each.build(told=False), flag_of_each.build(told=False, learned=False)
+        flag_of_each.build(), flag_of_each.build(learned=False)
     ),
     "completions": (handed_back.build(first=0), handed_back.build(first=8)),
     "orders: all": (drawn.build(warp=2), drawn.build(warp=0)),

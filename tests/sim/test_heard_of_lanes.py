@@ -14,34 +14,6 @@ from tilesim.ir.program import Strict
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
 
-@kernel(warps=1)
-def started(k: Builder, *, lane: int = 0, meets: bool = False) -> None:
-    """A lane of CTA 1 says that it runs, one of CTA 0 waits for that; some lane stores there."""
-    k.launch(grid=2, cluster=2)
-    flag, words = k.tensor("flag", u32, (1,)), k.shared("words", u32, (32,))
-    seen = k.var("seen", 0, dtype=u32)
-    with k.if_(k.cluster_rank.eq(1)), k.if_(k.lane_id.eq(0), sync=False):
-        k.mem.store(flag[0], 1, sem="release", scope="cluster")
-    with k.else_():
-        with k.if_(k.lane_id.eq(0), sync=False):
-            with k.while_(seen.eq(0), sync=False):
-                k.mem.load(seen, flag[0], sem="acquire", scope="cluster")
-            k.mem.store(words[0].at(1), 5)
-        if meets:
-            k.sync_warp()
-        with k.if_(k.lane_id.eq(lane), sync=False):
-            k.mem.store(words[k.lane_id].at(1), 5)  # other
-    k.cluster.sync()
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-def test_a_cta_has_started_if_one_of_its_lanes_is_known_to_have(strict: Strict) -> None:
-    assert check(started.build(), strict=strict).verdict == "proved"
-    assert check(started.build(lane=1, meets=True), strict=strict).verdict == "proved"
-    finding = found(check(started.build(lane=1), strict=strict), "peer-start")
-    assert {line for _, line in sites(finding)} == {at(started, "# other")}
-
-
 @kernel(warps=2)
 def in_turn(k: Builder, *, lane: int = 0, how: Literal["", "meets", "rest", "fences"] = "") -> None:
     """A lane of warp 0 issues a product, and warp 1 one into the same accumulator."""
@@ -110,35 +82,6 @@ def test_other_lanes_hand_over_no_product(how: Literal["", "rest"]) -> None:
 
 
 @kernel(warps=2)
-def ended(k: Builder, *, both: bool = True) -> None:
-    """Two lanes arrive together; then each of them, or one, tells who ends the barrier."""
-    barrier, told = k.mbarriers("barrier"), k.mbarriers("told")
-    with k.one_thread():
-        k.mbarrier.init(barrier, 2)
-        k.mbarrier.init(told, 2 if both else 1)
-    k.sync_threads()
-    with k.role("users", 0), k.if_(k.lane_id < 2, sync=False):
-        k.mbarrier.arrive(barrier)  # use
-        with k.if_(k.lane_id.eq(0), sync=False):
-            k.mbarrier.arrive(told)
-        with k.if_(k.lane_id.eq(1 if both else 2), sync=False):
-            k.mbarrier.arrive(told)
-    with k.role("ends", 1), k.elected():
-        k.mbarrier.wait(told, 0)
-        k.mbarrier.inval(barrier)
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-def test_lanes_tell_one_by_one_of_what_they_have_done_together(strict: Strict) -> None:
-    """That their use of a barrier is over (A6)."""
-    assert check(ended.build(), strict=strict).verdict == "proved"
-    wrong = check(ended.build(both=False), strict=strict)
-    assert wrong.rules == {"barrier-lifetime"}
-    lines = {line for finding in wrong.findings for _, line in sites(finding)}
-    assert lines == {at(ended, "# use"), at(ended, ".inval(")}
-
-
-@kernel(warps=2)
 def next_phase(k: Builder, *, both: bool = True) -> None:
     """Two lanes end a phase together; who has heard of them makes the arrivals of the next one."""
     barrier, told = k.mbarriers("barrier"), k.mbarriers("told")
@@ -162,29 +105,3 @@ def test_lanes_tell_one_by_one_of_a_phase_that_they_have_ended_together() -> Non
     """Condition A."""
     assert check(next_phase.build()).verdict == "proved"
     assert check(next_phase.build(both=False)).verdict != "proved"
-
-
-@kernel(warps=1)
-def left(k: Builder, *, both: bool = True) -> None:
-    """Two lanes store to a peer, which ends when each of them, or one, has told it."""
-    k.launch(grid=2, cluster=2)
-    told, words = k.mbarriers("told"), k.shared("words", u32, (2,))
-    with k.one_thread():
-        k.mbarrier.init(told, 2 if both else 1)
-    k.cluster.sync()
-    with k.if_(k.cluster_rank.eq(0)), k.if_(k.lane_id < 2, sync=False):
-        k.mem.store(words[k.lane_id].at(1), 5)  # store
-        with k.if_(k.lane_id.eq(0), sync=False):
-            k.mbarrier.arrive(told.at(1), scope="cluster")
-        with k.if_(k.lane_id.eq(1 if both else 2), sync=False):
-            k.mbarrier.arrive(told.at(1), scope="cluster")
-    with k.else_():
-        k.mbarrier.wait(told, 0, scope="cluster")
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-def test_lanes_tell_a_peer_one_by_one_of_what_they_have_stored_together(strict: Strict) -> None:
-    """D9."""
-    assert check(left.build(), strict=strict).verdict == "proved"
-    finding = found(check(left.build(both=False), strict=strict), "peer-exit")
-    assert {line for _, line in sites(finding)} == {at(left, "# store")}
