@@ -158,7 +158,7 @@ def a_lane_publishes_its_own_copies(k: Builder) -> None:
 
 @kernel(warps=2)
 def lanes_learn_at_words_of_their_own(k: Builder) -> None:
-    """Two lanes raise a flag each when they have written and met, and two lanes wait for one each."""
+    """Two lanes raise a flag each when they have met, and two lanes wait for one each."""
     flags, words = k.shared("flags", u32, (2,)), k.shared("words", u32, (2,))
     seen = k.var("seen", 0, dtype=u32)
     with k.one_thread():
@@ -445,9 +445,8 @@ def copies_of_lanes_to_one_place(k: Builder) -> None:
     stride = 0  # wrong 1
     stride = 1  # wrong 2
     stride = 3  # wrong 3
-    k.cp_async.copy(
-        words[ds(k.lane_id * stride, 4)], source[k.lane_id], size=4
-    )  # error 1 2 3: race
+    into = words[ds(k.lane_id * stride, 4)]
+    k.cp_async.copy(into, source[k.lane_id], size=4)  # error 1 2 3: race
     k.cp_async.wait_all()
     k.sync_warp()
     k.mem.load(value, words[k.lane_id])
