@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -149,6 +151,34 @@ def test_columns_are_given_back_when_their_load_is_over() -> None:
     assert report(ONCE + wait(8200) + READ + RELEASE + AGAIN).verdict == "proved"
     early = ONCE + wait(8200) + LOAD + RELEASE + "tcgen05.wait::ld.sync.aligned;\n" + AGAIN
     failed(early, "tcgen05-order", "tcgen05.ld", "tcgen05.mma")
+
+
+ZEROS = "st.shared.v4.b32 [%r5+16], {0,0,0,0}; "
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_what_is_made_of_bytes_that_nothing_has_written(
+    strict: Strict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run shows it: the numbers of the result are not computed."""
+    store = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {{{','.join(['%r2'] * 8)}}};\n"
+    stored = (
+        f"{store}tcgen05.wait::st.sync.aligned;\ntcgen05.fence::before_thread_sync; bar.sync 0; "
+        "tcgen05.fence::after_thread_sync;\n"
+    )
+    use = f"{wait(8200)}{READ}st.shared.b32 [%r5], %r20;\n"
+    of_shared, of_tensor = ONCE, stored + ONCE.replace("[%r9], %rd3,", "[%r9], [%r9+16],")
+    for product in (of_shared, of_tensor):
+        assert report(product + use, strict=strict).verdict == "proved"
+    monkeypatch.setattr(sys.modules[__name__], "START", START.replace(ZEROS, ""))
+    for product in (of_shared, of_tensor):
+        found = report(product + use, strict=strict)
+        assert found.verdict == "bounded"
+        assert "what tcgen05.mma makes of bytes of smem+0 that nothing" in found.reasons[0]
+    rest = re.sub(r"st\.shared\.v4\.b32 \[%r5[^;]*; ?", "", START)
+    elsewhere = rest.replace("fence.proxy", "@%p2 st.shared.b32 [%r1+12288], 0; fence.proxy")
+    monkeypatch.setattr(sys.modules[__name__], "START", elsewhere)
+    assert report(of_shared + use, strict=strict).rules == {"uninitialised-read"}
 
 
 def test_a_product_of_all_lanes_is_many() -> None:

@@ -160,6 +160,11 @@ class Mir(Keeper):
         ]
 
     @cached_property
+    def computed(self) -> bool:
+        """Whether the numbers of all registers can be computed."""
+        return not any(effect.unknown for _, effect in self.all_of(Defines))
+
+    @cached_property
     def _by_kind(self) -> dict[type[object], list[tuple[int, Effect]]]:
         found: dict[type[object], list[tuple[int, Effect]]] = {}
         for number, effects in enumerate(self.effects):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilesim.analysis.taint import Dataflow
 from tilesim.arith.types import numpy_dtype
 from tilesim.findings.finding import Deed, Finding
-from tilesim.ir.effects import Defines, RemoteStore, Writes
+from tilesim.ir.effects import Defines, RemoteStore, Writes, WritesMap
 from tilesim.ir.program import Program
 from tilesim.records import dataclass
 from tilesim.sim.machine.schedule import Answers
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Early:
-    """An access of bytes that nothing had written; ``in_part``: it is a reduction of a tile of
-    which something had been."""
+    """An access of bytes that nothing had written; ``in_part``: some of the others had been;
+    ``reduces``: it is a reduction of a tile."""
 
     memory: Memory
     footprint: Footprint
     warp: Agent
     op: Op
     in_part: bool
+    reduces: bool
     #: the write that has left nothing there, if one has
     lost: Access | None = None
 
@@ -71,11 +72,13 @@ class Unwritten:
         """An access goes on from what is in shared memory; nothing may have written it."""
         if not is_written(memory, footprint):
             require_known(access.may_access, memory.table.may_be_written(footprint))
-            tile = access.write and access.asynchronous
-            in_part = tile and any(other.initialised for other in footprint.overlaps)
+            reduces = access.write and access.asynchronous
             self._made.add((access.warp.origin, access.op.number))
             key = (access.op.loc, footprint.tensor)
-            self._early.setdefault(key, _Early(memory, footprint, access.warp, access.op, in_part))
+            if key not in self._early:
+                in_part = any(other.initialised for other in footprint.overlaps)
+                early = _Early(memory, footprint, access.warp, access.op, in_part, reduces)
+                self._early[key] = early
 
     def note_lost(
         self, memory: Memory, footprint: Footprint, access: Access, losing: Container[int]
@@ -89,7 +92,7 @@ class Unwritten:
                 access.may_access, next((r.may_access for r in last if r.may_access), None)
             )
             key = (access.op.loc, footprint.tensor)
-            early = _Early(memory, footprint, access.warp, access.op, False, last[0])
+            early = _Early(memory, footprint, access.warp, access.op, False, False, last[0])
             self._early.setdefault(key, early)
 
     def has_read(self, warp: Agent, numbers: Iterable[int]) -> bool:
@@ -130,10 +133,25 @@ class Unwritten:
             or (isinstance(e, Writes | RemoteStore) and e.combine is not None)
             for e in op.effects()
         )
-        if early.in_part or (footprint.tensor in memory.table.written and not used):
+        partly = early.reduces and early.in_part
+        if not partly and (footprint.tensor not in memory.table.written or used):
+            machine.add(finding)
+        elif machine.plan.graph.mir.computed or not _goes_on(op):
             machine.outcome.unfilled.append(finding)
+        elif early.in_part:
+            what = f"what {op.mnemonic} makes of bytes of {footprint.name} that nothing has written"
+            machine.nondeterministic(what, op, explorable=False)
         else:
             machine.add(finding)
+
+
+def _goes_on(op: Op) -> bool:
+    """Whether what an instruction makes of its operand stays in the CTA or its cluster, where
+    numbers that are not computed may be made of it."""
+    return not any(
+        isinstance(e, WritesMap) or (isinstance(e, Writes) and e.view.space == "global")
+        for e in op.effects()
+    )
 
 
 # ------------------------------------------------------- whether initial contents reach the results

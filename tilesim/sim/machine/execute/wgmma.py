@@ -82,7 +82,11 @@ def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act | Give | Take:
     later = effect.asynchronous
 
     def read(w: Warp) -> Any:
-        return value_of(w, fragment, op)
+        part = value_of(w, fragment, op)  # None: of registers whose numbers are not computed
+        return np.zeros(shape, numpy_dtype(fragment.dtype)) if part is None else part
+
+    def look(w: Warp) -> None:
+        value_of(w, fragment, op)
 
     def write(w: Warp, values: Any) -> None:
         if not later:
@@ -91,13 +95,7 @@ def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act | Give | Take:
 
     if effect.write:
         return Take(write, effect.value) if numbers else Act(lambda w: write(w, None))
-    if numbers:
-        return Give(fragment, read)
-
-    def look(w: Warp) -> None:
-        read(w)
-
-    return Act(look)
+    return Give(fragment, read) if numbers else Act(look)
 
 
 def _uses_some(op: Op, effect: fx.UsesFragment) -> Act:
