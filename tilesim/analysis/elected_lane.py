@@ -10,8 +10,8 @@ go on with at all. The same lane is chosen each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, reduce
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property, partial, reduce
 from operator import or_
 
 from tilesim.analysis.cfg import FlowGraph
@@ -133,14 +133,39 @@ class _Elected:
 
     @property
     def _fences_apart(self) -> bool:
-        """Whether a lane that its number singles out fences what may have been another's, which it
-        does for relaxed operations of its own thread only (H3)."""
-        alone, others_do = map(self._effects, (self._alone, self._distinguishing))
-        relaxed = any(is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
-        others = self._electing.difference(self._alone)
-        if relaxed and others_do and any(is_fence(e) for e in self._effects(others)):
-            return True
-        return any(map(is_fence, alone)) and any(map(is_relaxed, others_do))
+        """Whether a fence acts for a relaxed operation with one elected lane only (H3).
+
+        A fence acts for relaxed operations of its own thread. Where the elected lane makes these
+        and a lane that its number singles out makes the other accesses, or the other way round,
+        the two are one thread or they are not. It does not matter if lanes meet between the other
+        access and a fence of all lanes.
+        """
+        sides = self._alone, self._distinguishing
+        return any(
+            any(map(is_relaxed, self._effects(relaxed)))
+            and (any(map(is_fence, self._effects(other))) or self._fenced_unmet(other))
+            for relaxed, other in (sides, sides[::-1])
+        )
+
+    def _fenced_unmet(self, numbers: Collection[int]) -> bool:
+        """Whether lanes do not meet between one of these instructions and a fence of all lanes."""
+        common = frozenset(
+            n for n in self._electing.difference(self._alone, self._distinguishing)
+            if any(map(is_fence, self._mir.effects[n]))
+        )  # fmt: skip
+        acting = frozenset(
+            n for n in numbers
+            if isinstance(what := self._mir.code[n].what, Op) and not sets_only(what)
+        )  # fmt: skip
+
+        def since_they_met(first: frozenset[int], number: int, holds: bool) -> bool:
+            return number in first or (holds and not self._all_meet(number))
+
+        return any(
+            holds and number in then
+            for first, then in ((acting, common), (common, acting))
+            for number, holds in self._where(partial(since_they_met, first))
+        )
 
     def _effects(self, numbers: Iterable[int]) -> list[Effect]:
         return [effect for n in numbers for effect in self._mir.effects[n]]
@@ -218,20 +243,26 @@ class _Elected:
 
     def _after(self, number: int, apart: bool) -> bool:
         """Whether lanes differ behind an instruction."""
-        instruction = self._mir.code[number]
-        what, inside = instruction.what, number in self._lanes.inside or number in self._alone
-        if isinstance(what, Join):
-            return apart and (inside or not what.syncs)
-        if not isinstance(what, Op) or sets_only(what):
-            return apart
-        effects = self._mir.effects[number]
-        if not inside and instruction.guard is None and any(map(_meets, effects)):
+        what = self._mir.code[number].what
+        if self._all_meet(number):
             return False
-        if number in self._alone:
+        if not isinstance(what, Op) or sets_only(what) or number in self._alone:
             return apart
-        return (
-            apart or self._distinguishes(number) or not all(isinstance(e, _COMMON) for e in effects)
-        )
+        common = all(isinstance(e, _COMMON) for e in self._mir.effects[number])
+        return apart or self._distinguishes(number) or not common
+
+    def _all_meet(self, number: int) -> bool:
+        """Whether an instruction orders what all lanes have done before."""
+        instruction = self._mir.code[number]
+        if number in self._lanes.inside or number in self._alone:
+            return False
+        match instruction.what:
+            case Join(syncs=syncs):
+                return syncs
+            case Op() as op if not sets_only(op) and instruction.guard is None:
+                return any(map(_meets, self._mir.effects[number]))
+            case _:
+                return False
 
     def _by_all(self, number: int) -> bool:
         """Whether all lanes take part in an election."""
