@@ -58,7 +58,7 @@ def through_registers(k: Builder, out: GlobalTensor) -> None:
 
 def addressed(k: Builder, out: GlobalTensor) -> None:
     q = k.var("q", quotient(k))
-    k.mem.store(out[k.cta_x, (q & 0) + k.lane_id], 1)
+    k.mem.store(out[k.cta_x, (q & 1) + k.lane_id], 1)
 
 
 def branched_on(k: Builder, out: GlobalTensor) -> None:
@@ -86,7 +86,7 @@ def not_cut_short(k: Builder, out: GlobalTensor) -> None:
 
 
 def divisor_is_open(k: Builder, out: GlobalTensor) -> None:
-    own(k, out, 7 // any_of(quotient(k) > 0, 1))
+    own(k, out, 7 // any_of(quotient(k) > 0, k.lane_id.ne(3)))
 
 
 def kept_in_one_lane(k: Builder, out: GlobalTensor) -> None:
@@ -132,6 +132,11 @@ def handed_on(k: Builder, out: GlobalTensor) -> None:
 
 
 # ------------------------------------------------------------------ thrown away
+
+
+def masked_out(k: Builder, out: GlobalTensor) -> None:
+    q = k.var("q", quotient(k))
+    k.mem.store(out[k.cta_x, (q & 0) + k.lane_id], 7 // any_of(q > 0, 1))
 
 
 def not_chosen(k: Builder, out: GlobalTensor) -> None:
@@ -213,7 +218,8 @@ USED = (
     in_the_last_turn, after_many_turns, handed_on,
 )  # fmt: skip
 THROWN_AWAY = (
-    not_chosen, register_not_chosen, one_number_not_chosen, guarded, divided_where_guarded,
+    masked_out, not_chosen, register_not_chosen, one_number_not_chosen, guarded,
+    divided_where_guarded,
     cut_short, overwritten, read_over, data_that_nobody_looks_at, what_is_made_of_data,
     turns_without_it, shuffled_from_another_lane,
 )  # fmt: skip

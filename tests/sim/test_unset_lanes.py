@@ -202,6 +202,57 @@ def test_what_data_decides_sets_no_other_lane(decided: str) -> None:
         assert right.verdict == "proved", right
 
 
+@pytest.mark.parametrize(
+    "combined",
+    [
+        "vote.sync.ballot.b32 %r9, %p4, -1;",
+        "match.any.sync.b32 %r9, %r8, -1;",
+        "redux.sync.add.u32 %r9, %r8, -1;",
+    ],
+)
+def test_what_lanes_make_together_needs_each_of_them(combined: str) -> None:
+    """Right: lanes that have loaded nothing give 0, or say no by what decides in them."""
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; "
+        "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; setp.lt.u32 %p1, %r1, 16;\n"
+        "{before}@%p1 ld.global.u32 %r8, [%rd4];\n{asked}\n{combined}\n"
+        "mul.wide.u32 %rd5, %r9, 4; add.u64 %rd6, %rd2, %rd5; ld.global.u32 %r7, [%rd6];"
+    )
+
+    def said(asked: str, before: str = "") -> Report:
+        return report(
+            body.format(before=before, asked=asked, combined=combined),
+            params=(".param .u64 x", ".param .u64 y"),
+            values=(Pointer("x", 4096), Pointer("y", 4096)),
+        )
+
+    asked = "setp.gt.s32 %p4, %r8, 0;"
+    assert said(asked).rules == {"uninitialised-read"}
+    assert said(asked, "mov.u32 %r8, 0;\n").verdict == "proved"
+    chosen = "selp.u32 %r8, %r8, 0, %p1;"
+    for decides in ("setp.gt.and.s32 %p4, %r8, 0, %p1;", asked + " and.pred %p4, %p4, %p1;"):
+        assert said(decides + chosen).verdict == "proved"
+
+
+def test_what_is_masked_out_is_not_used() -> None:
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; mul.wide.u32 %rd3, %r1, 4; "
+        "add.u64 %rd4, %rd1, %rd3; setp.lt.u32 %p1, %r1, 16; setp.lt.u32 %p2, %r1, 17;\n"
+        "@%p1 mov.u32 %r8, 3;\nsetp.gt.{mask}.s32 %p4, %r8, 0, %p{by};\n{later}"
+        "@%p4 st.global.u32 [%rd4], %r1;"
+    )
+    values, params = (Pointer("x", 4096),), (".param .u64 x",)
+
+    def said(by: int, mask: str = "and", later: str = "") -> Report:
+        text = body.format(by=by, mask=mask, later=later)
+        return report(text, params=params, values=values)
+
+    assert said(1).verdict == "proved"
+    assert said(2).rules == {"uninitialised-read"}
+    assert said(2, later="and.pred %p4, %p4, %p1;\n").verdict == "proved"
+    assert said(1, "or").rules == {"uninitialised-read"}
+
+
 def test_one_lane_says_where_all_read() -> None:
     """It has loaded that: the others take it from there."""
     body = (

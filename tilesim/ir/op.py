@@ -147,7 +147,8 @@ class Op:
     qualifiers of one, by what else PTX calls them; ``hints``: qualifiers and operands that change
     nothing, which are read and left out. ``cycles``: to issue it. ``engine`` carries out what it
     starts, by itself if none is named. ``data``: the operands that are only moved or computed with;
-    others may steer. ``fault``: the mistake of leaving it out, for the catalogue of faults.
+    others may steer; it ``combines`` those of all lanes for each. ``fault``: the mistake of leaving
+    it out, for the catalogue of faults.
     ``number`` is the place of the instruction in the machine's program (`tilesim.ir.mir`), -1
     before it has one.
     """
@@ -164,6 +165,7 @@ class Op:
     engine: ClassVar[str] = ""
     data: ClassVar[frozenset[str]] = frozenset()
     fault: ClassVar[str] = ""
+    combines: ClassVar[bool] = False
 
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     number: int = field(default=-1, compare=False, repr=False)

@@ -50,6 +50,7 @@ class VoteSync(Op):
     call = "warp.vote(result, predicate, mode, *, mask)"
     ptx = "vote.sync.{mode}.pred {result:p}, {predicate:p}, {mask};"
     data = frozenset({"predicate"})
+    combines = True
 
     result: Var
     predicate: Expr
@@ -73,6 +74,7 @@ class Ballot(Op):
     call = "warp.ballot"
     ptx = "vote.sync.ballot.b32 {result}, {predicate:p}, {mask};"
     data = frozenset({"predicate"})
+    combines = True
 
     result: Var
     predicate: Expr
@@ -115,6 +117,7 @@ class MatchAny(_Match, Op):
     call = "warp.match_any(result, value, *, kind, mask)"
     ptx = "match.any.sync.{kind} {result}, {value:register}, {mask};"
     data = frozenset({"value"})
+    combines = True
 
     result: Var
     value: Expr
@@ -143,6 +146,7 @@ class MatchAll(_Match, Op):
     call = "warp.match_all(result, holds, value, *, kind, mask)"
     ptx = "match.all.sync.{kind} {result}|{holds:p}, {value:register}, {mask};"
     data = frozenset({"value"})
+    combines = True
 
     result: Var
     holds: Var
@@ -172,6 +176,7 @@ class ReduxSync(Op):
     call = "warp.redux(result, op, value, *, kind, abs, nan, mask)"
     ptx = "redux.sync.{op}{.abs}{.nan=NaN}.{kind} {result}, {value:register}, {mask};"
     data = frozenset({"value"})
+    combines = True
 
     result: Var
     op: Literal["add", "min", "max", "and", "or", "xor"]

@@ -318,6 +318,8 @@ class Execution:
         value = next(self._values)
         if not self._open:
             return value
+        if self._op.combines:
+            return opened(FULL if self._open & self.warp.mask else 0, value)
         there = self._op.source_lanes(self)
         lanes = self._open if there is None else mask_bits(mask_array(self._open)[there])
         return opened(lanes, value)

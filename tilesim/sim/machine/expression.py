@@ -445,20 +445,29 @@ def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
 def _of_unknown(op: str, a: Any, b: Any) -> Any:
     """``a op b`` where one is not known: neither is the result, if the other does not decide it."""
     lost, known = (a, b) if type(a) is Unknown else (b, a)
-    if type(known) is Unknown:
-        return opened(lost.lanes | known.lanes, lost)
+    if open_lanes(a) or open_lanes(b):
+        return lost.opened(_open_in(op, a, b))
     if type(known) is int and (op, bool(known)) in (("and", False), ("or", True)):
         return int(bool(known))
     return 0 if op == "&" and type(known) is int and known == 0 else lost
 
 
 def _of_open(op: str, a: Any, b: Any) -> Any:
-    """``a op b`` where one is open in some lanes: so is the result there, if a first one that is
-    not open does not decide it."""
-    result, others = _apply(op, plain(a), plain(b)), open_lanes(b)
-    if op in ("and", "or"):
-        others &= _lanes_of_one(plain(a)) ^ (0 if op == "and" else FULL)
-    return opened(open_lanes(a) | others, result)
+    """``a op b`` where one is open in some lanes."""
+    return opened(_open_in(op, a, b), _apply(op, plain(a), plain(b)))
+
+
+def _open_in(op: str, a: Any, b: Any) -> int:
+    """The lanes in which ``a op b`` is open: those of each, but where the other one decides it."""
+    return open_lanes(a) & ~_decides(op, b) | open_lanes(b) & ~_decides(op, a)
+
+
+def _decides(op: str, value: Any) -> int:
+    """The lanes in which a value decides the result, whatever the other one is."""
+    if op not in ("and", "or", "&") or type(value) is Unknown or np.ndim(plain(value)) > 1:
+        return 0
+    holds = _lanes_of_one(plain(value))
+    return (holds if op == "or" else FULL & ~holds) & ~open_lanes(value)
 
 
 def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
@@ -623,7 +632,7 @@ class OpenNumbers:
         return self._made_of(name) | {
             result.name
             for op in self._mir.ops()
-            if (sets_only(op) or op.exchanges)
+            if (sets_only(op) or op.exchanges or op.combines)
             and any(name in mentioned(e) for e in operand_expressions(op))
             for result in registers_set(op)
         }
