@@ -27,7 +27,6 @@ from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
 from tilesim.ir.expr import Expr
 from tilesim.ir.text import mir, parse, to_text
-from tilesim.transforms.inject_proxy_fence import inject_proxy_fence
 from tilesim.transforms.lower import lower
 
 ROWS = {row.id: row for row in all_rows() if row.id.startswith("LJ")}
@@ -168,7 +167,7 @@ def test_a_wider_access_at_an_address_is_not_one_of_the_word() -> None:
     assert (report.verdict, {f.rule for f in report.findings}) == ("failed", {"race"})
 
 
-def test_models_and_passes_refuse_addresses() -> None:
+def test_models_refuse_addresses() -> None:
     k = Builder("refused", warps=1)
     w = k.shared("w", s32, (32,))
     with k.elected():
@@ -176,8 +175,6 @@ def test_models_and_passes_refuse_addresses() -> None:
     program = k.finish()
     with pytest.raises(NotExportable, match="no mbarriers at addresses"):
         to_promela(program)
-    with pytest.raises(InvalidProgram, match="an operand at an address"):
-        inject_proxy_fence(program)
 
 
 def test_the_address_of_a_peers_memory_is_for_mapa() -> None:

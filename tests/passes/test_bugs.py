@@ -6,8 +6,8 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.kernels.registry import Case, cases
-from tilesim.transforms.inject_proxy_fence import inject_proxy_fence
-from tilesim.transforms.inject_tcgen05_fence import inject_tcgen05_fence
+from tilesim.checker.inject_fences import inject_proxy_fence
+from tilesim.checker.inject_fences import inject_tcgen05_fence
 
 from ..litmus.sections import all_rows
 

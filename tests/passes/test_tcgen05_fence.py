@@ -18,7 +18,7 @@ from tilesim.ir.target import TARGETS
 from tilesim.ir.tensor_memory import TmemView
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
-from tilesim.transforms.inject_tcgen05_fence import inject_tcgen05_fence
+from tilesim.checker.inject_fences import inject_tcgen05_fence
 
 from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles
