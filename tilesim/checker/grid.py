@@ -1,17 +1,4 @@
-"""Grids of many clusters: one of each class is run, and what all of them access is compared.
-
-And what a proof of a grid takes for granted. Memory may have two addresses, an ordinary one and one
-of multimem (H20): accesses through both need a ``fence.proxy.alias`` between them (PTX 8.6), also
-where threads wait for each other, and a launch does not say which are the same. So a proof of a
-kernel that does both, and writes by one of them, names the places.
-
-``griddepcontrol.launch_dependents`` publishes nothing (SEMANTICS D16): the next grid may run from
-then on, and sees what this one writes when it has completed, which is what ``griddepcontrol.wait``
-there waits for. A dependent that does not wait is another program, and not looked at. So a proof
-names the writes that come after the instruction, or that are perhaps not performed when it is
-executed. In the same way, a proof of a kernel with ``griddepcontrol.wait`` (D17) that declares
-nothing to be of the grids before it names what it accesses before that.
-"""
+"""Grids of many clusters: one of each class is run, and what all of them access is compared."""
 
 from __future__ import annotations
 
@@ -22,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.analysis.cfg import FlowGraph
-from tilesim.checker.assumptions import Leaning
-from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Mir
-from tilesim.ir.op import Op
 from tilesim.records import dataclass, replace
 from tilesim.sim.affine.cluster_plan import Integers, asks_for_clusters
 from tilesim.sim.machine.result import Outcome
@@ -311,127 +293,3 @@ def _as(apart: OtherTripCount, run: Run) -> Run:
 
 def _is_strong(one: Kind, other: Kind) -> bool:
     return one.scope is not None and other.scope is not None
-
-
-def aliases(mir: Mir) -> Leaning | None:
-    """What a proof takes for granted of memory with two addresses; None if there is none."""
-    several: list[int] = []
-    ordinary: list[int] = []
-    for number, effects in enumerate(mir.effects):
-        accesses = [e for e in effects if isinstance(e, fx.Reads | fx.Writes)]
-        if any(e.view.space != "shared" for e in accesses):
-            op = mir.code[number].what
-            multimem = isinstance(op, Op) and "multimem" in op.mnemonic
-            (several if multimem else ordinary).append(number)
-    written = any(isinstance(e, fx.Writes) for n in (*several, *ordinary) for e in mir.effects[n])
-    if not several or not ordinary or not written:
-        return None
-    locs = mir.code[several[0]].loc, mir.code[ordinary[0]].loc
-    text = (
-        f"if memory that multimem accesses reach ({locs[0]}) is accessed by ordinary addresses "
-        f"({locs[1]}) only with a fence.proxy.alias between"
-    )
-    return Leaning("aliases", text, locs, "assumption")
-
-
-_LAUNCHES = "griddepcontrol.launch_dependents"
-#: scopes of fences behind which another grid sees what was written
-_WIDE = ("gpu", "sys")
-
-
-def early_dependents(graph: FlowGraph) -> Leaning | None:
-    """What a proof takes for granted of the grids that a kernel lets start, if it is anything."""
-    launches = [
-        n for n, i in enumerate(graph.mir.code)
-        if isinstance(i.what, Op) and i.what.mnemonic == _LAUNCHES
-    ]  # fmt: skip
-    writes = _in_global(graph.mir, _WRITES) if launches else []
-    found: dict[Loc, None] = {}
-    for launch in launches:
-        late = [w for w in writes if not _performed(graph, w, launch)]
-        if late:
-            places = (launch, *late)
-            found |= dict.fromkeys(graph.mir.code[number].loc for number in places)
-    if not found:
-        return None
-    first = next(iter(found))
-    text = (
-        f"if grids that may start at {first} (griddepcontrol.launch_dependents) read nothing that "
-        "this one writes before it has completed"
-    )
-    return Leaning("dependents", text, tuple(found), "assumption")
-
-
-def earlier_grids(graph: FlowGraph) -> Leaning | None:
-    """What a proof takes for granted of the grids that a kernel waits for, if it is anything.
-
-    Where tensors are declared ``dependent``, a run looks at each access to them.
-    """
-    waits = [n for n, _ in graph.mir.all_of(fx.WaitsGrids)]
-    if not waits or any(tensor.dependent for tensor in graph.mir.kernel.tensors):
-        return None
-    alone = [n for n in waits if graph.mir.code[n].guard is None]
-    accesses = _in_global(graph.mir, _ACCESSES)
-    early = [n for n in accesses if not any(_must_precede(graph, wait, n) for wait in alone)]
-    if not early:
-        return None
-    locs = tuple(dict.fromkeys(graph.mir.code[n].loc for n in (waits[0], *early)))
-    text = (
-        f"if the grids before this one have completed when it starts, or use nothing that it "
-        f"accesses ({locs[1]}) before griddepcontrol.wait ({locs[0]})"
-    )
-    return Leaning("earlier-grids", text, locs, "assumption")
-
-
-_WRITES = fx.Writes, fx.WritesMap
-_ACCESSES = *_WRITES, fx.Reads, fx.ReadsMap
-
-
-def _in_global(mir: Mir, kinds: tuple[type[fx.Effect], ...]) -> list[int]:
-    """The instructions that access, in one of these ways, what another grid can access."""
-    return [
-        number for number, effects in enumerate(mir.effects)
-        if any(isinstance(e, kinds) and not _is_shared(e) for e in effects)
-    ]  # fmt: skip
-
-
-def _is_shared(effect: fx.Effect) -> bool:
-    return isinstance(effect, fx.Reads | fx.Writes) and effect.view.space == "shared"
-
-
-def _performed(graph: FlowGraph, write: int, launch: int) -> bool:
-    """Whether all that a CTA does by ``write`` is done, and visible to the GPU, when one of its
-    threads comes to ``launch``: a barrier of the CTA lies between, and a fence on the way."""
-    effects = graph.mir.effects
-    if graph.reaches(launch, write) or any(_completes_later(e) for e in effects[write]):
-        return False
-    barriers = [n for n, e in graph.mir.all_of(fx.JoinsBarrier) if e.waits and e.threads is None]
-    fences = [n for n, e in graph.mir.all_of(fx.Orders) if _is_wide(e)]
-    return any(
-        _must_precede(graph, barrier, launch)
-        and not graph.reaches(barrier, write)
-        and any(
-            graph.must_follow(write, fence)
-            or (_must_precede(graph, fence, launch) and graph.must_follow(barrier, fence))
-            for fence in fences
-            if graph.mir.code[fence].guard is None and not graph.reaches(fence, write)
-        )
-        for barrier in barriers
-        if graph.mir.code[barrier].guard is None
-    )
-
-
-def _is_wide(fence: fx.Orders) -> bool:
-    return fence.releases and fence.scope in _WIDE and not (fence.in_shared or fence.inits)
-
-
-def _completes_later(effect: fx.Effect) -> bool:
-    return isinstance(effect, fx.WritesMap) or (
-        isinstance(effect, fx.Writes) and effect.asynchronous
-    )
-
-
-def _must_precede(graph: FlowGraph, number: int, other: int) -> bool:
-    """Whether an instruction is executed on every way to another one."""
-    block, last = graph.block_of[number], graph.block_of[other]
-    return number < other if block == last else graph.dominates(block, last)

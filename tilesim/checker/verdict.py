@@ -22,7 +22,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,12 +32,18 @@ from numpy.typing import NDArray
 from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.analysis.taint import Dataflow
 from tilesim.checker import coverage
-from tilesim.checker.assumptions import Leaning, program_order
+from tilesim.checker.assumptions import (
+    Leaning,
+    aliases,
+    earlier_grids,
+    early_dependents,
+    program_order,
+)
 from tilesim.checker.coverage import begin, noted, surely_used, used
-from tilesim.checker.grid import MANY, Survey, Surveyed, aliases, earlier_grids, early_dependents
+from tilesim.checker.grid import MANY, Survey, Surveyed
 from tilesim.checker.options import NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
-from tilesim.checker.witness import Witness, WitnessPolicy, shorten, watched
+from tilesim.checker.witness import Witness, shorten, watched
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.program import Program, Strict, Verdict
@@ -56,7 +62,6 @@ from tilesim.wording import count
 if TYPE_CHECKING:
     from tilesim.checker.launch_control import Plan
     from tilesim.sim.schedulers.exhaustive import Exploration
-    from tilesim.sim.schedulers.lane_lag import Lagging
 
 #: instructions that all clusters together have at most if none of them is to stand for others,
 #: and if none does where that leaves anything open; and warp instructions that they then make at
@@ -123,58 +128,8 @@ def _all(
 
 def _proves_all(surveyed: Surveyed) -> bool:
     """Whether nothing is wrong with those that were run, and all are proved by them."""
-    outcomes = surveyed.run.outcomes
-    violations = certificate.standing_violations(outcomes)
-    open_ = surveyed.left_open or certificate.reasons(outcomes, violations)
-    return not surveyed.run.findings and not open_
-
-
-@dataclass(frozen=True)
-class FirstLane:
-    """The timed ``run`` of a ``simulation`` whose elections choose the first lane."""
-
-    simulation: Simulation
-    run: Run
-
-    @property
-    def witness_fields(self) -> dict[str, Any]:
-        """What a witness has of it, by field."""
-        return {"first_lane": True}
-
-    def __str__(self) -> str:
-        return "elect.sync chooses the first lane"
-
-
-def first_lane(
-    simulation: Simulation, inputs: Mapping[str, NDArray[Any]], clusters: list[int]
-) -> tuple[int, FirstLane | None]:
-    """How many runs were made, none if it would not differ from that with the last lane; and the
-    one that fails."""
-    if not (simulation.options.ptx and depends_on_elected(simulation.code.graph)):
-        return 0, None
-    other = simulation.reading(first_lane=True)
-    run = certificate.annotate(other.run(inputs, lambda cluster: None, clusters))
-    return 1, FirstLane(other, run) if run.findings else None
-
-
-def leaving_reasons(
-    simulation: Simulation, first: Run, run: Callable[[Simulation], Run]
-) -> Iterator[str]:
-    """Why nothing is proved of executions in which CTAs end where in the ``first`` run they stay;
-    ``run`` makes one of a simulation.
-
-    What goes wrong there may do so for no data, so it is no finding.
-    """
-    leaves = {t: where for outcome in first.outcomes for t, where in outcome.leaves.items()}
-    for turn, (number, value) in leaves.items():
-        loc = simulation.code.mir.code[number].loc
-        other = run(simulation.reading(leaves=turn))
-        violations = certificate.standing_violations(other.outcomes)
-        for finding in other.findings[:1]:
-            yield needs(UnknownSteers(value, finding), "control flow", loc)
-        yield from certificate.reasons(other.outcomes, violations)
-        if any(outcome.draws or outcome.asked for outcome in other.outcomes):
-            yield needs(UnknownSteers(value), "control flow", loc)
+    run = surveyed.run
+    return not (run.findings or surveyed.left_open or certificate.open_reasons(run))
 
 
 #: bytes of shared memory that each CTA takes besides its own, and in what units it is given out
@@ -353,13 +308,13 @@ class Checking:
         self.simulation.set_options(deadline=self.timer.until)
         self.first = first
         if first.findings:
-            return self._failed(certificate.annotate(first), first, [])
+            return self._failed(certificate.annotate(first), first)
         if may_wait_for_unstarted(self.simulation):
             resident = one_at_a_time(self.simulation, self.inputs)
             self.tried += 1
             if resident.failing is not None:
                 return self._failed(
-                    resident.failing, first, [], "resident", first_in=resident.first
+                    resident.failing, first, policy="resident", first=resident.first
                 )
             self.left_open += resident.left_open
         failed = self._try_first_lane(first) or self._try_answers(first) or self._try_orders(first)
@@ -367,7 +322,7 @@ class Checking:
             failed, first = self._look_again(self.survey), self.first
         if failed is not None:
             return failed
-        self._open_answers += tuple(leaving_reasons(self.simulation, first, self._timed))
+        self._open_answers += tuple(self._leaving_reasons(first))
         violations = certificate.standing_violations(first.outcomes)
         why = certificate.reasons(first.outcomes, violations)
         if not why:
@@ -384,7 +339,7 @@ class Checking:
         why = self.timer.reason() or str(stop) or INTERRUPTED
         if isinstance(stop, Interrupted) and stop.run.findings and not self._unnamed(stop.run):
             self.clusters = stop.clusters
-            report = self._failed(stop.run, stop.run, [])
+            report = self._failed(stop.run, stop.run)
             return replace(report, reasons=(why, *report.reasons))
         if self.first is not None:
             covers = f"the timed schedule of {self.extent}; not a proof"
@@ -423,7 +378,7 @@ class Checking:
             self.left_open += surveyed.left_open
             self.first = surveyed.run
             if self.first.findings:
-                return self._failed(certificate.annotate(self.first), self.first, [])
+                return self._failed(certificate.annotate(self.first), self.first)
             failed = self._try_answers(self.first) or self._try_orders(self.first)
             if failed is not None or survey.settled:
                 return failed
@@ -467,7 +422,10 @@ class Checking:
                     self.search.limits,
                 )
             if apart is not None:
-                return self._failed(apart.run, first, violations, other=apart)
+                return self._failed(
+                    apart.run, first, violations, apart.simulation, str(apart),
+                    apart=(apart.warp, apart.lanes),
+                )  # fmt: skip
             with self.simulation.shortly(longest(first)):
                 failing = self._sample(first, violations)
             if failing is not None:
@@ -480,10 +438,26 @@ class Checking:
         return replace(report, frontier=None if left is None else left.to_dict())
 
     def _try_first_lane(self, first: Run) -> Report | None:
-        """The report if a run fails in which elect.sync chooses another lane."""
-        tried, other = first_lane(self.simulation, self.inputs, self.clusters)
-        self.tried += tried
-        return None if other is None else self._failed(other.run, first, [], other=other)
+        """The report if a run fails in which elect.sync chooses another lane; none is made where it
+        would not differ."""
+        if not (self.simulation.options.ptx and depends_on_elected(self.simulation.code.graph)):
+            return None
+        other = self.simulation.reading(first_lane=True)
+        run, how = certificate.annotate(self._timed(other)), "elect.sync chooses the first lane"
+        return self._failed(run, first, (), other, how, first_lane=True) if run.findings else None
+
+    def _leaving_reasons(self, first: Run) -> Iterator[str]:
+        """Why nothing is proved of executions in which CTAs end where in the ``first`` run they
+        stay. What goes wrong there may do so for no data, so it is no finding."""
+        leaves = {t: where for outcome in first.outcomes for t, where in outcome.leaves.items()}
+        for iteration, (number, value) in leaves.items():
+            loc = self.simulation.code.mir.code[number].loc
+            other = self._timed(self.simulation.reading(leaves=iteration))
+            for finding in other.findings[:1]:
+                yield needs(UnknownSteers(value, finding), "control flow", loc)
+            yield from certificate.open_reasons(other)
+            if any(outcome.draws or outcome.asked for outcome in other.outcomes):
+                yield needs(UnknownSteers(value), "control flow", loc)
 
     def _try_answers(self, first: Run) -> Report | None:
         """The report if some number of clusters that launch control cancels makes a run fail."""
@@ -492,15 +466,27 @@ class Checking:
         from tilesim.checker.launch_control import LaunchPlans
 
         plans = LaunchPlans(self.simulation, self.clusters, first)
-        for plan, run in plans.runs(self.inputs):
+        failed, left_open = self._try_plans(first, plans.runs(self.inputs))
+        if failed is None:
+            self._open_answers += left_open + plans.reasons()
+            self._covered_choices[plans.covers] = plans.leaning
+        return failed
+
+    def _try_plans(
+        self, first: Run, plans: Iterable[tuple[Plan, Run]]
+    ) -> tuple[Report | None, tuple[str, ...]]:
+        """The report if one of these runs fails; else why they do not stand for all schedules."""
+        left_open: tuple[str, ...] = ()
+        for plan, run in plans:
             self.tried += 1
             if run.findings:
-                return self._failed(certificate.annotate(run), first, [], plan=plan)
-            violations = certificate.standing_violations(run.outcomes)
-            self._open_answers += certificate.reasons(run.outcomes, violations)
-        self._open_answers += plans.reasons()
-        self._covered_choices[plans.covers] = plans.leaning
-        return None
+                order = None if plan.order is None else plan.order.warps
+                return self._failed(
+                    certificate.annotate(run), first, how=str(plan), clusters=plan.clusters,
+                    answers=plan.answers, order=order,
+                ), ()  # fmt: skip
+            left_open += certificate.open_reasons(run)
+        return None, left_open
 
     def _try_orders(self, first: Run) -> Report | None:
         """The report if some order of draws from counters makes a run fail.
@@ -516,15 +502,11 @@ class Checking:
 
             executed = first.stats.instructions
             plans = OrderPlans(self.simulation, cluster, outcome, executed, self.inputs)
-            open_ends: tuple[str, ...] = ()
-            for plan, run in plans.runs():
-                self.tried += 1
-                if run.findings:
-                    return self._failed(certificate.annotate(run), first, [], plan=plan)
-                violations = certificate.standing_violations(run.outcomes)
-                open_ends += certificate.reasons(run.outcomes, violations)
+            failed, left_open = self._try_plans(first, plans.runs())
+            if failed is not None:
+                return failed
             self._covered_choices[plans.covers] = None
-            if open_ends or not plans.covers or outcome.asked or waits:
+            if left_open or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
         return None
 
@@ -637,28 +619,28 @@ class Checking:
         return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
 
     def _failed(
-        self, run: Run, first: Run, violations: list[Violation],
-        policy: WitnessPolicy | None = None, plan: Plan | None = None, first_in: int = 0,
-        other: Lagging | FirstLane | None = None,
+        self, run: Run, first: Run, /, violations: Sequence[Violation] = (),
+        simulation: Simulation | None = None, how: str = "", **fields: Any,
     ) -> Report:  # fmt: skip
+        """The report of a failing ``run`` of a ``simulation``, another than the program's own if
+        hardware chooses otherwise than in the ``first`` run: ``how`` says it, and ``fields`` of the
+        witness repeat it."""
         from tilesim.ir.text.mir import fingerprint  # what only a failure needs
 
-        witness = Witness(
-            self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
-            plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
-            {c: tuple(picks) for c, picks in run.choices.items()},
-            fingerprint(self.simulation.code.mir),
-            answers=plan.answers if plan else None, first=first_in,
-            order=plan.order.warps if plan and plan.order else None,
-            **(other.witness_fields if other else {}),
-        )  # fmt: skip
-        simulation = other.simulation if other else self.simulation
+        chosen = {
+            "policy": "replay" if run.choices else "timed",
+            "clusters": tuple(sorted(run.choices) or self.clusters),
+            "choices": {c: tuple(picks) for c, picks in run.choices.items()},
+            "program": fingerprint(self.simulation.code.mir),
+        }
+        witness = Witness(self.program.name, self.strict, **(chosen | fields))
+        simulation = simulation or self.simulation
         if self.explains:
             shorter = partial(shorten, simulation, witness, run, self.inputs)
             witness, run = self.timer.given(shorter, (witness, run))
         causes = certificate.causes(violations, first.outcomes, run.findings)
-        which = coverage.schedule_of(witness.policy, self.tried, first_in)
-        which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
+        which = coverage.schedule_of(witness.policy, self.tried, witness.first)
+        which += f" in which {how}" if how else ""
         findings = run.findings
         if self.explains:
             from tilesim.mistakes.diagnose import explained  # what only a failure needs

@@ -97,6 +97,11 @@ def reasons(outcomes: Iterable[Outcome], violations: list[Violation]) -> tuple[s
     return tuple(dict.fromkeys(lines.values()))
 
 
+def open_reasons(run: Run) -> tuple[str, ...]:
+    """Why a run does not cover every schedule; see `reasons`."""
+    return reasons(run.outcomes, standing_violations(run.outcomes))
+
+
 def may_depend(what: str, loc: Loc) -> str:
     """That something at a line may depend on the schedule."""
     return f"{what} may depend on the schedule ({', '.join(loc.chain)})"

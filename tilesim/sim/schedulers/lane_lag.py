@@ -40,11 +40,6 @@ class Lagging:
     warp: int
     lanes: int
 
-    @property
-    def witness_fields(self) -> dict[str, Any]:
-        """What a witness has of it, by field."""
-        return {"apart": (self.warp, self.lanes)}
-
     def __str__(self) -> str:
         go = "go their" if self.lanes & (self.lanes - 1) else "goes its"
         return f"{name_lanes(self.lanes)} of warp {self.warp} {go} own way"
