@@ -290,18 +290,15 @@ def _may_jump(instruction: Instruction) -> bool:
     return isinstance(what, Branch | Switch)
 
 
-#: of a warp
+#: lanes of a warp
 LANES = 32
 
 
 def known(
-    expr: Expr,
-    warp: int | None,
-    values: Mapping[str, int] = MappingProxyType({}),
-    lane: int | None = None,
+    expr: Expr, warp: int | None, values: Mapping[str, int] = MappingProxyType({})
 ) -> int | float | None:
-    """The value of an expression that depends on nothing but the numbers of the warp and the lane,
-    if they are given, and registers with ``values``; else None."""
+    """The value of an expression that depends on nothing but the number of the warp, if it is
+    given, and registers with ``values``; else None."""
     match expr:
         case Var(name):
             return values.get(name)
@@ -309,15 +306,11 @@ def known(
             return value
         case Special("warp_id"):
             return warp
-        case Special("lane_id"):
-            return lane
-        case Special("thread_id"):
-            return None if warp is None or lane is None else warp * LANES + lane
         case Unary(op, operand):
-            inner = known(operand, warp, values, lane)
+            inner = known(operand, warp, values)
             return None if inner is None else UNARY[op](inner)
         case Binary(op, lhs, rhs):
-            left, right = known(lhs, warp, values, lane), known(rhs, warp, values, lane)
+            left, right = known(lhs, warp, values), known(rhs, warp, values)
             if (left or right) and (op == "or" or (op == "|" and is_truth(expr))):
                 return True
             if op in ("and", "&") and 0 in (left, right):
@@ -326,10 +319,8 @@ def known(
                 return None
             return BINARY[op](left, right)
         case Select(cond, then, other):
-            chosen = known(cond, warp, values, lane)
-            if chosen is None:
-                return None
-            return known(then if chosen else other, warp, values, lane)
+            chosen = known(cond, warp, values)
+            return None if chosen is None else known(then if chosen else other, warp, values)
         case _:
             return None
 
