@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import check
+from tilesim.checker.inject_fences import inject_proxy_fence, inject_tcgen05_fence
 from tilesim.kernels.registry import Case, cases
-from tilesim.checker.inject_fences import inject_proxy_fence
-from tilesim.checker.inject_fences import inject_tcgen05_fence
 
 from ..litmus.sections import all_rows
 

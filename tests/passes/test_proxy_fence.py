@@ -8,6 +8,7 @@ import pytest
 
 from tilesim.arith.types import f32
 from tilesim.checker import check
+from tilesim.checker.inject_fences import inject_proxy_fence
 from tilesim.dsl.builder import Builder
 from tilesim.dsl.kernel import Kernel, kernel
 from tilesim.ir.ops.fence import FenceProxyAsync
@@ -16,7 +17,6 @@ from tilesim.kernels.blackwell import matmul_v5 as stealing
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
-from tilesim.checker.inject_fences import inject_proxy_fence
 
 from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tilesim.arith.types import f32, u32
+from tilesim.checker.inject_fences import inject_tcgen05_fence
 from tilesim.dsl.builder import Builder
 from tilesim.dsl.kernel import kernel
 from tilesim.ir.declarations import Fragment, Mbarriers
@@ -18,7 +19,6 @@ from tilesim.ir.target import TARGETS
 from tilesim.ir.tensor_memory import TmemView
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
-from tilesim.checker.inject_fences import inject_tcgen05_fence
 
 from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles
