@@ -153,7 +153,9 @@ def steps(rng: random.Random, count: int) -> str:
     return " ".join(found) + "\n"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(n, marks=pytest.mark.slow) for n in range(20, 60))]
+)
 def test_nothing_is_proved_that_was_not_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two warpgroups, which compute the same but for some instructions, maybe."""
     rng = random.Random(seed)

@@ -233,3 +233,25 @@ def early(k: Builder) -> None:
 
 def test_exit_releases_a_barrier_of_the_whole_cta() -> None:
     assert check(early.build()).verdict == "proved"
+
+
+@kernel(warps=1)
+def parted_tiles(k: Builder, *, apart: int = 8) -> None:
+    """The eight lanes of a tile write, meet, and read what another one has written; those below
+    ``apart`` do so on a side of a branch."""
+    words, value = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32)
+    mask = 0xFF << (k.lane_id // 8 * 8)
+    k.mem.store(words[k.lane_id], k.lane_id)
+    with k.if_(k.lane_id < apart):
+        k.sync_warp(mask)
+        k.mem.load(value, words[k.lane_id ^ 7])
+    with k.else_():
+        k.sync_warp(mask)
+        k.mem.load(value, words[k.lane_id ^ 7])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_groups_of_which_a_part_is_elsewhere_are_not_modelled(strict: Strict) -> None:
+    """Lanes 4 to 7 wait for lanes 0 to 3, and are on the other side beside lanes that do not."""
+    assert check(parted_tiles.build(), strict=strict).verdict == "proved"
+    assert check(parted_tiles.build(apart=4), strict=strict).verdict == "unsupported"

@@ -32,7 +32,7 @@ GALLERY = ("hopper.copy::tensor", "hopper.matmul_v2::matmul", "cluster.push::pus
            "nvfuser.multi_role::multi_role", "blackwell.matmul_v2::matmul")  # fmt: skip
 #: what is rechecked of the gallery here: warps of a launch and instructions of a cluster at most,
 #: the parts in which that is done, and how many rows are as small
-WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 40
+WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 20
 
 
 def of(corpus: str, names: Iterable[str]) -> tuple[Rows, Rows]:
@@ -70,7 +70,7 @@ def test_no_program_that_fails_is_certified(corpus: str) -> None:
     [
         ("litmus", sorted(entry.name for entry in entries("litmus"))[::STRIDE]),
         ("gallery", GALLERY),
-        ("consan", ("stage", "exit-wait")),
+        ("consan", ("stage",)),
     ],
 )
 def test_nothing_is_worse_than_in_the_file(corpus: str, names: Iterable[str]) -> None:
@@ -86,11 +86,11 @@ def certified(corpus: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_gallery_is_certified(part: int) -> None:
-    """Every second small row of the gallery that the file says is certified."""
+    """Every fourth small row of the gallery that the file says is certified."""
     small = 0
     for corpus in ("gallery", "bugs"):
         named = {entry.name: entry for entry in entries(corpus)}
-        for program in [*certified(corpus)][2 * part :: 2 * PARTS]:
+        for program in [*certified(corpus)][4 * part :: 4 * PARTS]:
             launch = named[program].build()
             assert isinstance(launch, Program)
             if launch.ctas * launch.warps > WARPS:

@@ -520,3 +520,203 @@ def the_other_half_of_a_warp_exits(k: Builder) -> None:
             k.exit()
     with k.role("whole", 1):
         k.bar.sync(1, 64)  # error: deadlock
+
+
+@kernel(warps=1)
+def lanes_that_come_one_by_one_meet(k: Builder) -> None:
+    """Lanes that went on meet the one that waits, behind what it waits for; what a lane does after
+    the meeting is not known to others."""
+    bar, words, reads = k.mbarriers("bar"), k.shared("words", u32, (32,)), 1
+    value = k.var("value", 0, dtype=u32)
+    reads = 2  # wrong 2
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.mem.store(words[k.lane_id], 0)
+    k.sync_threads()
+    with k.if_(k.lane_id < 4):
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(bar, 0)  # error: deadlock
+            k.mem.store(words[1], 1)
+        k.sync_warp(0xF)  # wrong
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(bar)
+        k.sync_warp(0xF)
+        with k.if_(k.lane_id.eq(3)):
+            k.mem.load(value, words[reads])  # error 2: race
+        with k.if_(k.lane_id.eq(2)):
+            k.mem.store(words[2], 1)  # error 2: race
+
+
+@kernel(warps=1)
+def a_vote_waits_for_lanes_and_orders_nothing(k: Builder) -> None:
+    bar, words, reads = k.mbarriers("bar"), k.shared("words", u32, (32,)), 9
+    value = k.var("value", 0, dtype=u32)
+    reads = 1  # wrong
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.mem.store(words[k.lane_id], 0)
+    k.sync_threads()
+    with k.if_(k.lane_id < 4):
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(bar, 0)
+            k.mem.store(words[1], 1)  # error: race
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(bar)
+        k.warp.ballot(value, k.lane_id.eq(2), mask=0xF)
+        with k.if_(k.lane_id.eq(3)):
+            k.mem.load(value, words[reads])  # error: race
+
+
+@kernel(warps=1)
+def sides_of_a_branch_meet_at_different_places(k: Builder) -> None:
+    """Each half of the warp writes, meets the other one in its own side, and reads from it."""
+    words, value, first, second = k.shared("words", u32, (32,)), k.var("value", 0, u32), -1, -1
+    first = 0xFFFF  # wrong 1
+    second = 0xFFFF0000  # wrong 1 2
+    with k.if_(k.lane_id < 16):
+        k.mem.store(words[k.lane_id], 1)  # error 1: race
+        k.sync_warp(first & 0xFFFFFFFF)  # error 2: participation
+        k.mem.load(value, words[31 - k.lane_id])  # error 1: race
+    with k.else_():
+        k.mem.store(words[k.lane_id], 2)  # error 1: race
+        k.sync_warp(second & 0xFFFFFFFF)
+        k.mem.load(value, words[31 - k.lane_id])  # error 1: race
+
+
+@kernel(warps=1)
+def lanes_of_a_tile_meet(k: Builder) -> None:
+    """Also where all tiles come to it together, each with a mask of its own."""
+    words, value, other = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32), 7
+    other = 8  # wrong
+    k.mem.store(words[k.lane_id], k.lane_id)  # error: race
+    k.sync_warp(0xFF << (k.lane_id // 8 * 8))
+    k.mem.load(value, words[k.lane_id ^ other])  # error: race
+    k.sync_warp()
+    k.mem.store(words[k.lane_id], 0)
+
+
+@kernel(warps=1)
+def lanes_of_a_tile_meet_on_sides_of_a_branch(k: Builder) -> None:
+    words, value, other = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32), 15
+    other = 16  # wrong
+    mask = 0xFFFF << (k.lane_id // 16 * 16)
+    k.mem.store(words[k.lane_id], k.lane_id)  # error: race
+    with k.if_(k.lane_id < 16):
+        k.sync_warp(mask)
+        k.mem.load(value, words[k.lane_id ^ other])  # error: race
+    with k.else_():
+        k.sync_warp(mask)
+        k.mem.load(value, words[k.lane_id ^ other])  # error: race
+    k.sync_warp()
+    k.mem.store(words[k.lane_id], 0)
+
+
+@kernel(warps=1)
+def a_lane_is_among_those_that_it_names(k: Builder) -> None:
+    flipped = 0
+    flipped = 16  # wrong
+    k.sync_warp(0xFFFF << (k.lane_id // 16 * 16 ^ flipped))  # error: participation
+
+
+@kernel(warps=1)
+def a_meeting_that_others_do_not_come_to(k: Builder) -> None:
+    """Lanes that have ended are not waited for."""
+    with k.if_(k.lane_id < 16):
+        k.sync_warp()  # error: participation
+    with k.else_():
+        k.exit()  # ok
+
+
+@kernel(warps=1)
+def a_meeting_of_no_lanes(k: Builder) -> None:
+    """On a side of a branch that no lane comes to, or one."""
+    lanes = 2
+    lanes = 1  # wrong
+    with k.if_(k.lane_id < 2), k.if_(k.lane_id >= lanes):
+        k.sync_warp(0)  # error: participation
+
+
+@kernel(warps=2)
+def lanes_that_went_on_meet_all_others(k: Builder) -> None:
+    """A lane waits for what another lane does behind its branch; then all meet at a barrier."""
+    bar, value = k.mbarriers("bar"), k.var("value", 0, dtype=u32)
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_threads()
+    with k.role("lanes", 1):
+        with k.if_(k.lane_id < 4):
+            with k.if_(k.lane_id.eq(1)):
+                k.mbarrier.wait(bar, 0)  # error: deadlock
+            with k.if_(k.lane_id.eq(0)):
+                k.mbarrier.arrive(bar)  # ok
+            with k.if_(k.lane_id.eq(1)):
+                k.mbarrier.wait(bar, 0)
+        k.warp.ballot(value, k.lane_id.eq(2))
+    k.sync_threads()  # error: deadlock
+
+
+@kernel(warps=1)
+def lanes_of_one_loop_are_in_turns_of_their_own(k: Builder) -> None:
+    """Two lanes hand a turn of a loop back and forth, each in its own branch of it."""
+    there, back = k.mbarriers("there"), k.mbarriers("back")
+    with k.one_thread():
+        k.mbarrier.init(there, 1)
+        k.mbarrier.init(back, 1)
+    k.sync_threads()
+    with k.if_(k.lane_id < 4), k.loop(3) as i:
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(there, i & 1)  # error: deadlock
+            k.mbarrier.arrive(back)  # ok
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(there)
+            k.mbarrier.wait(back, i & 1)  # error: deadlock
+
+
+@kernel(warps=1)
+def a_lane_goes_on_behind_a_branch_where_another_waits(k: Builder) -> None:
+    """One of two lanes arrives twice, the other waits for that in between."""
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 2)
+    k.sync_threads()
+    with k.if_(k.lane_id < 2):
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.arrive(bar)  # ok
+        with k.else_():
+            k.mbarrier.wait(bar, 0)  # error: deadlock
+        k.mbarrier.arrive(bar)
+
+
+@kernel(warps=1)
+def lanes_that_do_not_enter_a_branch_go_on(k: Builder) -> None:
+    """A lane waits for what the others do behind its branch; then it reads what one has stored."""
+    bar, words, reads = k.mbarriers("bar"), k.shared("words", u32, (32,)), 0
+    value = k.var("value", 0, dtype=u32)
+    reads = 4  # wrong 2
+    with k.one_thread():
+        k.mbarrier.init(bar, 3)  # ok
+        k.mbarrier.init(bar, 4)  # wrong
+    k.sync_threads()
+    with k.if_(k.lane_id < 4):
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(bar, 0)  # error: deadlock
+            k.mem.load(value, words[reads])  # error 2: race
+        with k.if_(k.lane_id.ne(1)):
+            k.mem.store(words[k.lane_id], 1)
+        k.mbarrier.arrive(bar)
+        with k.if_(k.lane_id.eq(3)):
+            k.mem.store(words[4], 1)  # error 2: race
+
+
+@kernel(warps=1)
+def lanes_wait_where_all_of_them_meet_and_nowhere_else(k: Builder) -> None:
+    """The lane that waits is two branches deep."""
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 3)
+    k.sync_threads()
+    with k.if_(k.lane_id < 4):
+        with k.if_(k.lane_id < 2), k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(bar, 0)  # error: deadlock
+        k.mbarrier.arrive(bar)  # ok
+    k.mbarrier.arrive(bar)  # wrong
