@@ -23,3 +23,22 @@ def test_a_kernel_is_what_its_lines_say(one: Marked) -> None:
             wrong = check(one.form(number), strict=strict)
             assert wrong.verdict == "failed", (strict, number, wrong)
             assert told(wrong, expected) == expected, (strict, number, wrong)
+
+
+#: by kernel and the number of a wrong one, what its findings say beside
+TEXTS = {
+    ("words_read_in_reverse", 1): "a bar.warp.sync is missing between (E11)",
+    ("a_lane_that_read_a_word_vouches_for_no_other", 1): "lane 0 touches what lane 1 touched",
+    ("sides_of_a_branch_meet_at_different_places", 2): "waits for lanes 0xffff0000",
+    ("a_lane_for_which_nothing_arrives", 1): "bars[1]",
+    ("a_barrier_ends_once", 1): "mbarrier.inval on b[0] after its mbarrier.inval (A6)",
+    ("a_token_of_another_barrier", 1): "with a token of b[1]",
+    ("a_token_of_an_earlier_life", 1): "before its mbarrier.inval",
+    ("a_number_that_stands_for_no_phase", 1): "a number that no arrive has returned",
+}
+
+
+@pytest.mark.parametrize(("name", "number"), TEXTS)
+def test_what_is_said_beside(name: str, number: int) -> None:
+    (one,) = (kernel for path in FILES for kernel in marked(path) if kernel.name == name)
+    assert TEXTS[name, number] in str(check(one.form(number)))
