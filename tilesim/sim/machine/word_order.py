@@ -55,6 +55,30 @@ UNORDERED = "unordered strong accesses to one location"
 UNORDERED_LANES = "unordered strong accesses of lanes of one warp to one location"
 
 
+@dataclass(eq=False, slots=True)
+class Overlap:
+    """An access to a memory, by what has this ``clock``, and an earlier one (``record``) to some of
+    the same bytes: they touch ``footprint`` and ``other``."""
+
+    memory: Memory
+    footprint: Footprint
+    access: Access
+    other: Footprint
+    record: Access
+    clock: Clock
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the earlier one is by another cluster, which runs as a machine of its own."""
+        return self.record.warp.machine is not self.access.warp.machine
+
+    @property
+    def strong(self) -> bool:
+        """Whether both are morally strong accesses of the same elements."""
+        same = morally_strong(self.access, self.record)
+        return same and self.footprint.same_elements(self.other)
+
+
 class WordOrder:
     """Notes where the order of strong accesses may decide what is found in memory.
 
@@ -70,13 +94,14 @@ class WordOrder:
         #: by memory and address: what there is to say if the word does not count
         self._put_off: dict[tuple[int, int], tuple[str, Op, bool]] = {}
 
-    def immaterial(self, footprint: Footprint, access: Access, record: Access) -> bool:
+    def immaterial(self, pair: Overlap) -> bool:
         """Whether the order of two strong accesses to one location decides nothing by itself:
         reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
         that may not be made, it is unknown what they leave, or find, in either order."""
+        access, record = pair.access, pair.record
         if access.may_access is not None and record.may_access is not None:
             return True
-        plan, tensor = self._machine.plan, footprint.tensor
+        plan, tensor = self._machine.plan, pair.footprint.tensor
         if self._machine.timed and tensor in plan.counters:
             return True
         if not same_reduction(access.op, record.op):
@@ -86,23 +111,23 @@ class WordOrder:
         self._machine.outcome.rounds |= not exact(access.op)
         return True
 
-    def note(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-    ) -> None:
-        """Two strong accesses, ``record`` the earlier one, are in no order in memory."""
-        if self.immaterial(footprint, access, record):
+    def note(self, pair: Overlap) -> None:
+        """Two strong accesses are in no order in memory."""
+        if self.immaterial(pair):
             return
         machine, counting = self._machine, self._machine.plan.counting
-        lanes = record.warp.machine is machine and record.warp.origin is access.warp.origin
+        access, record, places = pair.access, pair.record, (pair.footprint, pair.other)
+        lanes = not pair.foreign and record.warp.origin is access.warp.origin
         # exploration branches on the order of scalar accesses only, and not of lanes
         explorable = not lanes and (
             same_reduction(access.op, record.op) or not (access.asynchronous or record.asynchronous)
         )
-        explorable = explorable and self.crowded.isdisjoint((footprint.tensor, other.tensor))
+        explorable = explorable and self.crowded.isdisjoint(place.tensor for place in places)
         what = UNORDERED_LANES if lanes else UNORDERED
         if machine.timed and access.op.number in counting and record.op.number in counting:
-            for address in np.intersect1d(footprint.addresses, other.addresses).tolist():
-                self._put_off.setdefault((id(memory), address), (what, access.op, explorable))
+            shared = np.intersect1d(pair.footprint.addresses, pair.other.addresses)
+            for address in shared.tolist():
+                self._put_off.setdefault((id(pair.memory), address), (what, access.op, explorable))
             return
         machine.nondeterministic(what, access.op, explorable=explorable)
 
@@ -171,7 +196,7 @@ def observe(
                 warp.fences.saw(cta, clock, in_shared=True)
 
 
-def same_value(memory: Memory, access: Access, record: Access) -> bool:
+def same_value(pair: Overlap) -> bool:
     """Whether both are one instruction, and it stores the same in shared memory (H23): one number,
     so that elements are the same wherever they overlap, or the same data to the same addresses.
     All warps of Triton's default partition say so what the others have to do; and where a layout
@@ -180,10 +205,11 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
 
     Where the data is not known, it is noted that it would have to be looked at.
     """
+    access, record, near = pair.access, pair.record, pair.memory.mbarriers is not None
     machine = access.warp.machine
     if access.op is not record.op and not _are_twins(access.op, record.op, machine.plan):
         return False
-    if memory.mbarriers is None or machine.options.ptx or access.op.number in machine.plan.mixed:
+    if not near or machine.options.ptx or access.op.number in machine.plan.mixed:
         return False
     if access.stored is None or record.stored is None:
         if access.write and record.write and access.scope is None:
@@ -197,15 +223,16 @@ def _are_twins(one: Op, other: Op, plan: Facts) -> bool:
     return bool(plan.places) and plan.twin(one.number) == plan.twin(other.number)
 
 
-def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
+def accepted_unfenced(pair: Overlap) -> bool:
     """Whether a write that is ordered after a record needs no proxy fence in practice: a copy over
     the word of tcgen05.alloc (H24), but no reduction, which reads the word."""
+    write, record = pair.access, pair.record
     machine = write.warp.machine
     if any(isinstance(e, fx.Writes) and e.combine for e in write.op.effects()):
         return False
-    if machine.options.ptx or record.warp.machine is not machine:
+    if machine.options.ptx or pair.foreign:
         return False
-    if clock[machine.components.size + record.component] < record.tick:
+    if pair.clock[machine.components.size + record.component] < record.tick:
         return False
     if any(isinstance(effect, fx.AllocatesTmem) for effect in record.op.effects()):
         machine.lean("H24", write.op, record.op)

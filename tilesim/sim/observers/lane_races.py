@@ -19,7 +19,7 @@ from tilesim.ir.frozen import cached
 from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes
-from tilesim.sim.machine.word_order import morally_strong, same_value
+from tilesim.sim.machine.word_order import Overlap, same_value
 from tilesim.sim.observers.race_text import in_no_order
 
 if TYPE_CHECKING:
@@ -58,14 +58,12 @@ class LaneExchange:
             for record in records:
                 tick = record.tick
                 if settled.get(record.component, NEVER) < tick <= clock[size + record.component]:
-                    self._exchange(memory, footprint, access, other, record)
+                    self._exchange(Overlap(memory, footprint, access, other, record, clock))
 
-    def check_split(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
-        record: Access, row: int,
-    ) -> None:  # fmt: skip
+    def check_split(self, pair: Overlap, row: int) -> None:
         """The same for an earlier access by lanes that have parted since, as far as they are those
         of the access: its clock has what it needs of them in the row that begins at ``row``."""
+        access, record = pair.access, pair.record
         warp, part, parts = access.warp, access.warp.part, access.warp.parts
         if part is None or parts is None or record.warp.parts is not parts:
             return
@@ -73,13 +71,12 @@ class LaneExchange:
         if parts.lanes_known(known, row, record.component, record.tick, record.lanes & part.mask):
             return
         if access.among and warp.exchanges:
-            self._exchange(memory, footprint, access, other, record, part.mask)
+            self._exchange(pair, part.mask)
 
-    def check_waited(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-    ) -> bool:
+    def check_waited(self, pair: Overlap) -> bool:
         """The same for a copy by lanes which have waited for it, each for its own: True if no clock
         has to know that."""
+        access, record = pair.access, pair.record
         groups = access.warp.lane_groups.values()
         group = next((g for g in groups if record.component in g.components), None)
         both = access.lanes & record.lanes
@@ -87,37 +84,33 @@ class LaneExchange:
             return False
         if both & ~group.waited(record.component, record.tick):
             return False
-        self._exchange(memory, footprint, access, other, record)
+        self._exchange(pair)
         return True
 
-    def _exchange(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
-        record: Access, lanes: int = EVERY,
-    ) -> None:  # fmt: skip
-        strong = morally_strong(access, record) and footprint.same_elements(other)
-        if strong and self._words.immaterial(footprint, access, record):
-            return
-        if by_the_same(footprint, access, other, record):
+    def _exchange(self, pair: Overlap, lanes: int = EVERY) -> None:
+        access, record, footprint, other = pair.access, pair.record, pair.footprint, pair.other
+        strong = pair.strong
+        if (strong and self._words.immaterial(pair)) or by_the_same(pair):
             return
         made = record.lanes & lanes
         now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)
         key = (footprint, other, now, made, before)
         if key not in self._known:
             self._known[key] = _shared(by_lane(other, made, *before), by_lane(footprint, *now))
-        pair = self._known[key]
-        if pair is None:
+        found = self._known[key]
+        if found is None:
             return
         if strong:
-            self._words.note(memory, footprint, access, other, record)
+            self._words.note(pair)
             return
-        if same_value(memory, access, record) and self._machine.accepts("H23", access.op):
+        if same_value(pair) and self._machine.accepts("H23", access.op):
             return
         if access.may_access is record.may_access is None:
-            memory.table.require_all()
+            pair.memory.table.require_all()
         self._raced.update((footprint, other))
         in_no_order(
-            memory, footprint, access, other, record, "race/lanes",
-            f"lane {pair[1]} touches what lane {pair[0]} touched before: a bar.warp.sync is "
+            pair, "race/lanes",
+            f"lane {found[1]} touches what lane {found[0]} touched before: a bar.warp.sync is "
             "missing between (E11)",
             "let the lanes meet (bar.warp.sync) between the two",
         )  # fmt: skip
@@ -129,8 +122,9 @@ _AT_ONCE = 256
 _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def by_the_same(footprint: Footprint, access: Access, other: Footprint, record: Access) -> bool:
+def by_the_same(pair: Overlap) -> bool:
     """Whether each lane touches of a matrix what it touched before, whatever that is."""
+    access, record, footprint, other = pair.access, pair.record, pair.footprint, pair.other
     if not isinstance(access.piece, Unsaid) or access.piece != record.piece:
         return False
     same = footprint is other or np.array_equal(footprint.addresses, other.addresses)
@@ -204,11 +198,12 @@ MEET = (
 )
 
 
-def apart_note(access: Access, record: Access, clock: Clock) -> tuple[Kind, str] | None:
+def apart_note(pair: Overlap) -> tuple[Kind, str] | None:
     """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
+    access, record = pair.access, pair.record
     made, warp = record.warp.parts, access.warp
     if made is not None:
-        makers, released = made.released(clock, record.component, record.tick)
+        makers, released = made.released(pair.clock, record.component, record.tick)
         if released:
             does = "writes" if record.write else "reads"
             return "race/released-by-lanes", (
@@ -237,12 +232,12 @@ def same_instruction(access: Access, record: Access) -> bool:
     return _together(access, record) and not is_weak_store(access.op)
 
 
-def of_one_store(footprint: Footprint, access: Access, record: Access) -> bool:
+def of_one_store(pair: Overlap) -> bool:
     """Whether lanes make both by one weak store, of which in practice one stays (H23), unless it
     decides something which."""
-    plan = access.warp.machine.plan
-    decides = plan.places or footprint.tensor in plan.flow.steering
-    return _together(access, record) and is_weak_store(access.op) and not decides
+    access, plan = pair.access, pair.access.warp.machine.plan
+    decides = plan.places or pair.footprint.tensor in plan.flow.steering
+    return _together(access, pair.record) and is_weak_store(access.op) and not decides
 
 
 def _together(access: Access, record: Access) -> bool:

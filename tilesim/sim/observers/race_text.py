@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.word_order import Overlap
 
 #: why two strong accesses race although their scopes include each other, and what helps
 MIXED = (
@@ -36,8 +37,9 @@ def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
     return f"{subject} {'writes' if access.write else 'reads'}"
 
 
-def remedy(record: Access, access: Access) -> str:
-    """What would order ``record`` before ``access``."""
+def remedy(pair: Overlap) -> str:
+    """What would order two accesses."""
+    access, record = pair.access, pair.record
     strong = access.scope is not None and record.scope is not None
     if strong and access.asynchronous == record.asynchronous:
         return "give both a scope that includes the other: cluster within a cluster, else gpu"
@@ -80,10 +82,9 @@ def side_of(access: Access, footprint: Footprint) -> Participant:
     return replace(side, moment=(access.component, access.tick))
 
 
-def missing_edge(
-    access: Access, record: Access, clock: Clock, *, foreign: bool
-) -> tuple[Kind, str]:
-    """Why nothing orders ``access`` after ``record``."""
+def missing_edge(pair: Overlap) -> tuple[Kind, str]:
+    """Why nothing orders an access after an earlier one."""
+    access, record = pair.access, pair.record
     if access.scope is not None and record.scope is not None:
         if access.asynchronous != record.asynchronous:
             return "race/proxies", (
@@ -94,12 +95,12 @@ def missing_edge(
             f"both are strong, but scope {record.scope} of the earlier and scope "
             f"{access.scope} of the later one do not include each other's thread (H2)"
         )
-    if foreign:
+    if pair.foreign:
         return (
             "race/other-cluster",
             "the two CTAs are in different clusters and do not synchronise",
         )
-    if clock[record.component] >= record.tick:
+    if pair.clock[record.component] >= record.tick:
         return "race/in-time-only", (
             "the two are ordered in time by operations that publish no memory to the other "
             "side (relaxed, or of a scope that does not include it)"
@@ -135,21 +136,29 @@ def report_access(
     )
 
 
-def in_no_order(
-    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
-    kind: Kind, why: str, fix: str,
+def report_pair(
+    rule: Rule, pair: Overlap, text: str, fix: str, *notes: str, kind: Kind | None = None,
+    facts: Stated = NOTHING_STATED,
 ) -> None:  # fmt: skip
-    """Reports an access that nothing orders after an earlier one."""
+    """Reports an access and an earlier one."""
     report_access(
-        "race", access, footprint,
-        f" and nothing orders it after {describe(record, noun=True)} {other.name}", fix,
-        (record, other), notes=(f"memory: {memory.label}", why), kind=kind,
-        facts=Stated((footprint.named, other.named)),
+        rule, pair.access, pair.footprint, text, fix, (pair.record, pair.other),
+        notes=(f"memory: {pair.memory.label}", *notes), kind=kind, facts=facts,
     )  # fmt: skip
 
 
-def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+def in_no_order(pair: Overlap, kind: Kind, why: str, fix: str) -> None:
+    """Reports an access that nothing orders after an earlier one."""
+    before = f"{describe(pair.record, noun=True)} {pair.other.name}"
+    facts = Stated((pair.footprint.named, pair.other.named))
+    text = f" and nothing orders it after {before}"
+    report_pair("race", pair, text, fix, why, kind=kind, facts=facts)
+
+
+def _other_fence(pair: Overlap) -> tuple[str, ...]:
     """A note on a fence that lies on the way and does not order this memory."""
+    machine, memory = pair.access.warp.machine, pair.memory
+    record, clock = pair.record, pair.clock
     size = machine.components.size
     shared = memory.mbarriers is not None
     if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
@@ -168,19 +177,15 @@ def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) ->
     return ()
 
 
-def without_proxy_fence(
-    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
-    clock: Clock,
-) -> None:  # fmt: skip
+def without_proxy_fence(pair: Overlap) -> None:
     """Reports accesses of two proxies that are synchronised without a proxy fence (H6, H11)."""
-    fence = _other_fence(access.warp.machine, memory, record, clock)
-    report_access(
-        "proxy-fence", access, footprint,
-        f" after {describe(record, past=True)} {other.name}: they are synchronised, but no "
-        "fence.proxy.async lies between the generic and the async proxy (H6, H11)",
+    report_pair(
+        "proxy-fence", pair,
+        f" after {describe(pair.record, past=True)} {pair.other.name}: they are synchronised, but "
+        "no fence.proxy.async lies between the generic and the async proxy (H6, H11)",
         "execute fence.proxy.async after the generic access and before the "
         "synchronisation that leads to the asynchronous one, in every thread that made it",
-        (record, other), notes=(f"memory: {memory.label}", *fence), kind="proxy-fence/async",
+        *_other_fence(pair), kind="proxy-fence/async",
     )  # fmt: skip
 
 
@@ -225,22 +230,17 @@ def several_lanes(footprint: Footprint, access: Access, first: int, other: int) 
     )  # fmt: skip
 
 
-def noncoherent_load(
-    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-) -> None:
+def noncoherent_load(pair: Overlap) -> None:
     """Reports a load through the non-coherent cache of what the grid writes, in whichever order:
     nothing but the end of the kernel makes the write visible there (H25)."""
-    report_access(
-        "noncoherent-load", access, footprint,
-        f" after {describe(record, noun=True)} {other.name}, and one of the two is a load through "
-        "the non-coherent cache",
-        "load it with ld.global, or write it in an earlier kernel", (record, other),
-        notes=(
-            f"memory: {memory.label}",
-            "no barrier or fence makes that cache see what its own grid writes: what "
-            "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
-            "while the kernel runs (H25)",
-        ),
+    report_pair(
+        "noncoherent-load", pair,
+        f" after {describe(pair.record, noun=True)} {pair.other.name}, and one of the two is a "
+        "load through the non-coherent cache",
+        "load it with ld.global, or write it in an earlier kernel",
+        "no barrier or fence makes that cache see what its own grid writes: what "
+        "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
+        "while the kernel runs (H25)",
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.word_order import (
     Observations,
+    Overlap,
     WordOrder,
     accepted_unfenced,
     known_to_all,
@@ -305,10 +306,11 @@ class RaceDetector:
                 else:
                     late = late or record.warp.machine is not machine
                 if late:
-                    if near and self._is_excused(memory, footprint, access, other, record, clock):
+                    pair = Overlap(memory, footprint, access, other, record, clock)
+                    if near and self._is_excused(pair):
                         continue
                     unordered.append(other)
-                    if self._conflict(memory, footprint, access, other, record, clock):
+                    if self._conflict(pair):
                         continue
                 elif bridges and not write:
                     if not again:
@@ -332,18 +334,16 @@ class RaceDetector:
                     if not self._tickets.apart(access.warp, record.warp):
                         memory.table.require_all()
                         self._raced.update((footprint, other))
-                        noncoherent_load(memory, footprint, access, other, record)
+                        pair = Overlap(memory, footprint, access, other, record, clock)
+                        noncoherent_load(pair)
         return unordered
 
-    def _is_excused(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
-        record: Access, clock: Clock,
-    ) -> bool:  # fmt: skip
+    def _is_excused(self, pair: Overlap) -> bool:
         """Whether an access to shared memory comes after a record that its clock does not know."""
-        rows, write = self._rows[access.asynchronous], access.write
-        if record.later and self._over(memory, footprint, other, record, rows, clock, writes=write):
+        write, rows = pair.access.write, self._rows[pair.access.asynchronous]
+        if pair.record.later and self._over(pair, rows, writes=write):
             return True
-        return write and record.write and accepted_unfenced(access, record, clock)
+        return write and pair.record.write and accepted_unfenced(pair)
 
     def _only_clocks_order(self, access: Access, record: Access) -> bool:
         """Whether two weak accesses race wherever no clock has the order of them."""
@@ -426,26 +426,19 @@ class RaceDetector:
     def _rows_for(self, memory: Memory) -> _Rows:
         return self._global_rows if memory.mbarriers is None else self._rows
 
-    def _conflict(
-        self,
-        memory: Memory,
-        footprint: Footprint,
-        access: Access,
-        other: Footprint,
-        record: Access,
-        clock: Clock,
-    ) -> bool:
+    def _conflict(self, pair: Overlap) -> bool:
         """Whether two accesses that clocks do not order race; reports it if they do."""
+        memory, footprint, other, clock = pair.memory, pair.footprint, pair.other, pair.clock
+        access, record, foreign = pair.access, pair.record, pair.foreign
         machine = self.machine
-        tickets = self._tickets
-        if record.warp.machine is machine:  # others' are unordered, whenever they were
+        if not foreign:  # others' are unordered, whenever they were
             memory.table.require_all()
-        if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
+        if self._acquired_alone(access, record) or self._tickets.apart(access.warp, record.warp):
             return False
-        if by_the_same(footprint, access, other, record):
+        if by_the_same(pair):
             return False
         if same_instruction(access, record):
-            self._check_superseded(memory, footprint, access, record, clock)
+            self._check_superseded(pair)
             return False
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
         near = memory.mbarriers is not None
@@ -454,61 +447,53 @@ class RaceDetector:
             if published_also(record, clock, at) or known_as_one(record, other, clock, at):
                 return False
             parts = record.warp.parts
-            if parts is not None and record.warp.machine is machine:
+            if parts is not None and not foreign:
                 lanes = lanes_at(record, other, footprint, access)
                 if parts.lanes_known(clock, at, record.component, record.tick, lanes):
-                    self._lanes.check_split(memory, footprint, access, other, record, at)
+                    self._lanes.check_split(pair, at)
                     if access.write and (access.asynchronous or access.engine):
                         record.precedes(access, footprint)
                     return False
-        if self._lanes.check_waited(memory, footprint, access, other, record):
+        if self._lanes.check_waited(pair):
             return False
-        if morally_strong(access, record) and footprint.same_elements(other):
-            self.words.note(memory, footprint, access, other, record)
+        if pair.strong:
+            self.words.note(pair)
             return False
-        foreign = record.warp.machine is not machine
         sure = access.may_access is record.may_access is None
         same = sure and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
             return False
-        alike = of_one_store(footprint, access, record) or same_value(memory, access, record)
-        if alike and machine.accepts("H23", access.op):
-            self._check_superseded(memory, footprint, access, record, clock)
+        if (of_one_store(pair) or same_value(pair)) and machine.accepts("H23", access.op):
+            self._check_superseded(pair)
             return False
         self._raced.update((footprint, other))
         size = machine.components.size
         if not foreign and clock[size + record.component] >= record.tick:
-            without_proxy_fence(memory, footprint, access, other, record, clock)
+            without_proxy_fence(pair)
             return True
-        (kind, why), fix = (
-            missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
-        )  # fmt: skip
-        apart = None if foreign else apart_note(access, record, clock)
+        (kind, why), fix = missing_edge(pair), remedy(pair)
+        apart = None if foreign else apart_note(pair)
         if morally_strong(access, record):
             kind, (why, fix) = "race/mixed-sizes", MIXED
         elif apart is not None:
             (kind, why), fix = apart, MEET
-        in_no_order(memory, footprint, access, other, record, kind, why, fix)
+        in_no_order(pair, kind, why, fix)
         return True
 
-    def _check_superseded(
-        self, memory: Memory, footprint: Footprint, access: Access, record: Access, clock: Clock
-    ) -> None:
-        """A write that need not come after ``record`` comes after what that one came after."""
-        rows, near = self._rows_for(memory)[access.asynchronous], memory.mbarriers is not None
-        for other, before in record.over:
+    def _check_superseded(self, pair: Overlap) -> None:
+        """A write that need not come after another one comes after what that one came after."""
+        memory, clock, near = pair.memory, pair.clock, pair.memory.mbarriers is not None
+        rows = self._rows_for(memory)[pair.access.asynchronous]
+        for other, before in pair.record.over:
             row = rows[before.asynchronous, before.write]
-            if clock[row + before.component] >= before.tick or other not in footprint.overlaps:
+            known = clock[row + before.component] >= before.tick
+            if known or other not in pair.footprint.overlaps:
                 continue
             if near and not self._late(memory, row, before, clock):
                 continue
-            if (
-                near
-                and before.later
-                and self._over(memory, footprint, other, before, rows, clock, writes=True)
-            ):
-                continue
-            self._conflict(memory, footprint, access, other, before, clock)
+            earlier = Overlap(memory, pair.footprint, pair.access, other, before, clock)
+            if not (near and before.later and self._over(earlier, rows, writes=True)):
+                self._conflict(earlier)
 
     def report_unwritten(self) -> None:
         """At the end of a run: reads of bytes that nothing had written."""
@@ -555,16 +540,14 @@ class Completions:
                     if record.asynchronous:
                         record.precedes(write, footprint)
 
-    def over(
-        self, memory: Memory, footprint: Footprint, other: Footprint, record: Access,
-        rows: dict[tuple[bool, bool], int], clock: Clock, *, writes: bool,
-    ) -> bool:  # fmt: skip
-        """Whether ``record`` is known through accesses that came after it to all bytes that it
-        shares with an access to ``footprint``, which ``writes``: only then reads count as well.
+    def over(self, pair: Overlap, rows: dict[tuple[bool, bool], int], *, writes: bool) -> bool:
+        """Whether an earlier access is known through accesses that came after it to all bytes that
+        it shares with the later one, which ``writes``: only then reads count as well.
 
-        ``rows`` are those of the accessor's clock by kind of access; fences for this ``memory``
-        alone have one of their own.
+        ``rows`` are those of the accessor's clock by kind of access; fences for this memory alone
+        have one of their own.
         """
+        memory, record, clock = pair.memory, pair.record, pair.clock
         also = self._machine.components.also
 
         def knows(at: int, access: Access) -> bool:
@@ -579,13 +562,13 @@ class Completions:
         )
         if not known:
             return False
-        key = (footprint, other, known)
+        key = (pair.footprint, pair.other, known)
         answer = self._vouched.get(key)
         if answer is None:
             if len(self._vouched) >= _VOUCHED:
                 self._vouched.clear()
             vouched = ByteSet.union(part.bytes for part in known)
-            answer = self._vouched[key] = vouched.contains(footprint.bytes & other.bytes)
+            answer = self._vouched[key] = vouched.contains(pair.footprint.bytes & pair.other.bytes)
         if answer:
             self._note_bridged(record, rows, clock)
         return answer
