@@ -389,17 +389,13 @@ def _step(c: Operands, op: Op, parts: list[Part]) -> Step:
         return _with_values(c, op, parts)
     match steps:
         case []:
-            return _nothing
+            return lambda w: None
         case [step]:
             return step
         case [first, second]:
             return _both(first, second)
         case _:
             return _sequence(steps)
-
-
-def _nothing(w: Warp) -> None:
-    """An instruction without effects."""
 
 
 def _paired(parts: list[Part]) -> list[Part]:
@@ -412,26 +408,25 @@ def _paired(parts: list[Part]) -> list[Part]:
         before = result[-1] if result else None
         match part, before:
             case Take(write, value), _ if callable(value) and not computes:
-                result.append(Act(_set(write, value)))
+                result.append(Act(_handed(value, write)))
             case Take(write, value), Give(source) if (
                 source == value
                 and sum(take.value == source for take in takes) == 1
                 and not (computes and isinstance(source, View))
             ):
-                result[-1] = Act(_handed(before, write), before.blocks, before.at, before.signals)
+                handed = (_waited if before.blocks else _handed)(before.read, write)
+                result[-1] = Act(handed, before.blocks, before.at, before.signals)
             case _:
                 result.append(part)
     return result
 
 
-def _set(write: Callable[[Warp, Any], None], value: Evaluate) -> Step:
-    return lambda w: write(w, value(w))
+def _handed(read: Evaluate, write: Callable[[Warp, Any], None]) -> Step:
+    return lambda w: write(w, read(w))
 
 
-def _handed(give: Give, write: Callable[[Warp, Any], None]) -> Step:
-    read = give.read
-    if not give.blocks:
-        return lambda w: write(w, read(w))
+def _waited(read: Evaluate, write: Callable[[Warp, Any], None]) -> Step:
+    """The same of what gives None where the warp has to wait."""
 
     def step(w: Warp) -> bool | None:
         found = read(w)
@@ -479,11 +474,16 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
 
 
 def operands_of(c: Operands, op: Op) -> dict[int, Evaluate]:
-    """The scalar operands of an instruction, and where those in global memory lie, for its
-    `Execution`."""
-    evaluate = {id(expr): c.operand(op, expr) for expr in _expressions(op)}
-    for view in _global_views(op):
-        evaluate[id(view)] = c.view(view).offsets
+    """The scalar operands of an instruction, those that it sets among them, and where those in
+    global memory lie, for its `Execution`."""
+    evaluate: dict[int, Evaluate] = {}
+    for name in operand_names(type(op)):
+        value = getattr(op, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Expr):
+                evaluate[id(item)] = c.operand(op, item)
+        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
+            evaluate[id(value)] = c.view(value).offsets
     return evaluate
 
 
@@ -499,22 +499,6 @@ def _run(part: Part) -> Callable[[Execution], object]:
             return lambda x: write(x.warp, value(x.warp))
         case Take(write, source):
             return lambda x: write(x.warp, x.given(source))
-
-
-def _global_views(op: Op) -> Iterator[View]:
-    """The operands in global memory, of which the instruction may want the address."""
-    for name in operand_names(type(op)):
-        value = getattr(op, name)
-        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
-            yield value
-
-
-def _expressions(op: Op) -> Iterator[Expr]:
-    """The operands that are expressions; registers that are only set are among them."""
-    for name in operand_names(type(op)):
-        value = getattr(op, name)
-        items = value if isinstance(value, tuple) else (value,)
-        yield from (item for item in items if isinstance(item, Expr))
 
 
 # ------------------------------------------------------------------ lanes that have not met

@@ -287,15 +287,6 @@ def _may_be_passed(graph: FlowGraph, number: int) -> bool:
             return isinstance(what, Join)
 
 
-def may_go(w: Warp, value: Unknown, within: Region, starts: Collection[int]) -> None:
-    """All lanes go all ways through a region: which one each goes says ``value``.
-
-    Raises:
-        UnknownSteers: that has to be known.
-    """
-    may_be_made(w, value, lambda: HavocRegion(w, value, within).go(starts))
-
-
 @dataclass
 class _State:
     """What lanes have that come to an instruction."""
@@ -306,7 +297,7 @@ class _State:
 
 
 class HavocRegion:
-    """A warp that goes through a region, since ``value`` is not known."""
+    """A warp whose lanes go all ways through a region: which one each goes says ``value``."""
 
     def __init__(self, w: Warp, value: Unknown, within: Region) -> None:
         self._w = w
@@ -613,7 +604,8 @@ class Undecided:
         elif self._leaves(w, value):
             pass
         elif self._region is not None:
-            may_go(w, value, self._region, (w.pc, self._target))
+            way = HavocRegion(w, value, self._region)
+            may_be_made(w, value, partial(way.go, (w.pc, self._target)))
         else:
             return False
         return True

@@ -27,7 +27,6 @@ from tilesim.ir.addresses import bases
 from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.elements import goes_on
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant
-from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
@@ -102,7 +101,8 @@ def note_uses(code: Code, mir: Mir) -> None:
     maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
     code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
     code.fence_inits = frozenset(w for n, e in orders if e.inits for w in warps[n])
-    code.named_barriers = _named_barriers(mir)
+    numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
+    code.named_barriers = tuple(n for n in range(16) if None in numbers or n in numbers)
     code.fences_sc = any(e.sc for _, e in mir.all_of(fx.Orders))
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
@@ -145,12 +145,6 @@ def _is_generic(effect: fx.Effect) -> bool:
             return True
         case _:
             return isinstance(effect, _GENERIC)
-
-
-def _named_barriers(mir: Mir) -> tuple[int, ...]:
-    """The numbers of the named barriers that instructions may join."""
-    numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
-    return tuple(n for n in range(16) if None in numbers or n in numbers)
 
 
 def _spare_mbarriers(graph: FlowGraph) -> int:
@@ -265,7 +259,10 @@ class Compiler(Operands):
         rows = [*in_a_row(mir)]
         together = {number for row, _ in rows for number in row}
         for number, instruction in enumerate(mir.code):
-            code.origins.append(_origin(instruction))
+            what = instruction.what
+            # of the counter of a loop, reports and timelines show nothing but a place
+            origin = what if isinstance(what, Op) and not instruction.counts else what.loc
+            code.origins.append(origin)
             code.steps.append(self._entry(number, instruction, later=number in together))
         heads = {i.what.target for i in mir.code if isinstance(i.what, Branch) and i.what.polls}
         for head in heads:
@@ -522,9 +519,3 @@ class Compiler(Operands):
     def _fuse(self, entry: Entry, *numbers: int) -> None:
         """From now on the first of these instructions does what all of them do."""
         self.code.rows[numbers] = self.code.steps[numbers[0]] = entry
-
-
-def _origin(instruction: Instruction) -> Op | Loc:
-    """What reports and timelines show: nothing but a place for the counter of a loop."""
-    what = instruction.what
-    return what if isinstance(what, Op) and not instruction.counts else what.loc

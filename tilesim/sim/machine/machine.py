@@ -97,15 +97,10 @@ def misuse_of(fault: Exception, what: str, origin: Op | Loc) -> BarrierError:
 
 def _is_collective(op: Op) -> bool:
     """Whether the lanes of a warp execute it together, with the same operands (E2, F1, G13)."""
-    return any(map(_is_made_together, op.effects()))
-
-
-def _is_made_together(effect: fx.Effect) -> bool:
-    match effect:
-        case fx.JoinsBarrier() | fx.GathersWarps() | fx.Gathers(whole=True):
-            return True
-        case _:
-            return False
+    return any(
+        isinstance(e, fx.JoinsBarrier | fx.GathersWarps) or (isinstance(e, fx.Gathers) and e.whole)
+        for e in op.effects()
+    )
 
 
 # ------------------------------------------------------------------ the machine

@@ -190,7 +190,7 @@ class NamedBarrier(Barrier):
         handed_on = self.of_cta and not self.machine.options.ptx
         if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
             self.machine.lean("H3", join_.op)
-        self._note("join", join_.warp, join_.op, "joins", generation.number)
+        self.note("join", join_.warp, join_.op, "joins", generation.number)
         size = self.machine.components.size
         if visible:
             join(generation.joined, clock)
@@ -221,11 +221,7 @@ class NamedBarrier(Barrier):
         self.previous, self.current = generation, self._open(generation.number + 1)
         self.wake_waiters()
 
-    def note_leave(self, warp: Agent, generation: Generation, op: Op) -> None:
-        """A warp goes on after its round has completed."""
-        self._note("leave", warp, op, "leaves", generation.number)
-
-    def _note(self, kind: Kind, warp: Agent, op: Op | None, verb: str, number: int) -> None:
+    def note(self, kind: Kind, warp: Agent, op: Op | None, verb: str, number: int) -> None:
         """Notes what a warp has to do with a round."""
         text = f"{verb} {{}} round {number}"
         self.machine.note(kind, self.component, warp, op, text, phase=number, named=self.named)
@@ -234,7 +230,7 @@ class NamedBarrier(Barrier):
         """A warp that exits counts as joined where all live warps are waited for (E9)."""
         last = self.current if self.current.joins else self.previous
         if last is not None and last.threads is None:
-            self._note("join", warp, None, "exits, which counts for", self.current.number)
+            self.note("join", warp, None, "exits, which counts for", self.current.number)
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
         again = next((j for j in generation.joins if j.warp is join_.warp), None)

@@ -44,7 +44,6 @@ from tilesim.sim.machine.warp import Agent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tilesim.sim.machine.executable import Facts
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.observers.monotone_words import Counter
@@ -206,21 +205,18 @@ def same_value(pair: Overlap) -> bool:
     Where the data is not known, it is noted that it would have to be looked at.
     """
     access, record, near = pair.access, pair.record, pair.memory.mbarriers is not None
-    machine = access.warp.machine
-    if access.op is not record.op and not _are_twins(access.op, record.op, machine.plan):
+    machine, plan = access.warp.machine, access.warp.machine.plan
+    # lanes that go their own way may execute another copy of it
+    twins = plan.places and plan.twin(access.op.number) == plan.twin(record.op.number)
+    if access.op is not record.op and not twins:
         return False
-    if not near or machine.options.ptx or access.op.number in machine.plan.mixed:
+    if not near or machine.options.ptx or access.op.number in plan.mixed:
         return False
     if access.stored is None or record.stored is None:
         if access.write and record.write and access.scope is None:
             machine.outcome.unnamed.add(access.op.number)
         return False
     return leave_the_same(access.stored, record.stored)
-
-
-def _are_twins(one: Op, other: Op, plan: Facts) -> bool:
-    """Whether lanes that go their own way execute one instruction in another copy of it."""
-    return bool(plan.places) and plan.twin(one.number) == plan.twin(other.number)
 
 
 def accepted_unfenced(pair: Overlap) -> bool:

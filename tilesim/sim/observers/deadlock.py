@@ -34,7 +34,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
-from tilesim.sim.machine.warp import Agent, Barrier, Blocked, Frame, names_of
+from tilesim.sim.machine.warp import Agent, Barrier, Frame, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers.iteration import iterations_now
 from tilesim.sim.observers.wait_for import WaitFor, state_of
@@ -74,11 +74,8 @@ def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
 def cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
     """The cycle, if there is one."""
     if len(cycle) > 1:
-        yield "cycle: " + " -> ".join(w.at(_waits_at(w)) for w in [*cycle, cycle[0]])
-
-
-def _waits_at(warp: Agent) -> Op | None:
-    return warp.blocked.op if warp.blocked else None
+        around = [w.at(w.blocked.op if w.blocked else None) for w in (*cycle, cycle[0])]
+        yield f"cycle: {' -> '.join(around)}"
 
 
 def _region(warp: Agent, op: Op | None) -> str:
@@ -248,7 +245,8 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     for warp in blocked:
         assert warp.blocked is not None
         where = warp.blocked.op or warp.blocked.loc
-        side = machine.participant(warp, warp.blocked.text, where, _deed(warp.blocked))
+        deed = Deed("waits", warp.blocked.named, warp.blocked.parity)
+        side = machine.participant(warp, warp.blocked.text, where, deed)
         at = -1 if side.instruction is None else side.instruction
         waiters.append(replace(side, iterations=iterations_now(warp, at)))
     cycle = graph.cycle(blocked)
@@ -302,11 +300,6 @@ def _over_allocated(warp: Warp) -> str | None:
         f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: {held} of "
         f"{COLUMNS} columns are allocated; all warps that free them are blocked (G6)"
     )
-
-
-def _deed(blocked: Blocked) -> Deed:
-    """What a warp waits for, as data."""
-    return Deed("waits", blocked.named, blocked.parity)
 
 
 def _warpgroup_incomplete(warp: Agent) -> bool:

@@ -324,7 +324,8 @@ class Counter:
             place = bisect_left(life.sums, goal)
             some = place < len(life.sums) and self._any_lanes(place, goal)
             self.holds = place < len(life.sums) and (some or self._just(place, goal))
-            self.holds = self.holds and self._before_others(place)
+            # condition A for increments before the wait
+            self.holds = self.holds and all(s.known >= place for s in life.increments[place:])
             life.needed = max(life.needed, place)
         rises = not kept or life.sums[-1] < stop
         self.holds = self.holds and rises and place >= life.lossy
@@ -356,10 +357,6 @@ class Counter:
         last = self._life.increments[place - 1]
         enough = self._life.sums[place] - last.most >= goal
         return enough and last.known == place - 1 and last.each is not None
-
-    def _before_others(self, place: int) -> bool:
-        """Condition A for increments before the wait."""
-        return all(step.known >= place for step in self._life.increments[place:])
 
     def _learned(
         self, warp: Agent, place: int, past: Clock, *, some: bool = False

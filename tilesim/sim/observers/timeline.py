@@ -318,7 +318,7 @@ class Recorder(EventLog):
         """The step did not get through: the warp waits, is asleep, or ends."""
         if w.exited or w in self._waiting or not (parked or w.blocked):
             return
-        text = f"waits in {_mnemonic(origin)}"
+        text = f"waits in {'a loop' if isinstance(origin, Loc) else origin.mnemonic}"
         if w.blocked is not None:
             text = w.blocked.seen_from(w.cta.number)
         self._waiting[w] = (start, origin, text)
@@ -486,10 +486,6 @@ def _bulk_operations(w: Warp) -> int:
 
 def _loc(origin: Op | Loc) -> Loc:
     return origin if isinstance(origin, Loc) else origin.loc
-
-
-def _mnemonic(origin: Op | Loc) -> str:
-    return "a loop" if isinstance(origin, Loc) else origin.mnemonic
 
 
 def _waiters(machine: Machine) -> Iterator[Waiter]:

@@ -75,13 +75,7 @@ class TmemOrder:
         tmem.require_allocated(new.warp, new.op, box)
         unordered: list[Cells] = []
         for other in box.overlaps:
-            for record in other.writes:
-                if not self._ordered(record, new):
-                    self._conflict(tmem, box, new, other, record)
-                    unordered.append(other)
-            if not new.write:
-                continue
-            for record in other.reads.values():
+            for record in (*other.writes, *other.reads.values()) if new.write else other.writes:
                 if not self._ordered(record, new):
                     self._conflict(tmem, box, new, other, record)
                     unordered.append(other)
@@ -501,10 +495,11 @@ class _Flow:
     def _pass(self, left: _Left, number: int, op: Op) -> None:
         """An instruction that loads nothing."""
         instruction, effects = self._graph.mir.code[number], op.effects()
+        waits = [effect.group for effect in effects if isinstance(effect, WaitsGroup)]
         if instruction.guard is None:
-            if any(map(_waits_for_loads, effects)):
+            if _LOADS in waits:
                 left.bits, left.holds = 0, {}
-            elif any(map(_waits_for_stores, effects)):
+            elif _STORES in waits:
                 if left.store(left.holds.pop(_GIVEN, 0)):
                     self._stored.add(number)
             elif any(map(self._stores, effects)):
@@ -545,14 +540,6 @@ class _Flow:
             return True
         places = (tensor.within,) if tensor.within else tensor.among or tuple(self._private)
         return self._private.isdisjoint(places)
-
-
-def _waits_for_loads(effect: Effect) -> bool:
-    return isinstance(effect, WaitsGroup) and effect.group == _LOADS
-
-
-def _waits_for_stores(effect: Effect) -> bool:
-    return isinstance(effect, WaitsGroup) and effect.group == _STORES
 
 
 def _gives(effect: Effect) -> bool:

@@ -69,7 +69,7 @@ def _wait_for(
         w.learns(found.joined)
         if found.fences is not None:
             w.fences.learn(found.fences)
-        barrier.note_leave(w, found, op)
+        barrier.note("leave", w, op, "leaves", found.number)
         return None
     w.generation = generation
     return w.block(barrier, "waits at", op, named=barrier.named)

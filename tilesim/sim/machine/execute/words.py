@@ -289,11 +289,6 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
     return _each_peer(view, step)
 
 
-def _is_everywhere(w: Warp, value: Evaluate) -> bool:
-    """Whether a number is the same in all clusters that take the same steps."""
-    return w.elsewhere is None or not w.elsewhere.differs(value)
-
-
 def _require_address(w: Warp, op: Op, slot: str, writers: list[str]) -> None:
     """Where tcgen05.alloc has put an address, nothing else was written since."""
     if writers:
@@ -337,7 +332,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             computed
             and type(new) is int
             and memory.mbarriers is not None
-            and _is_everywhere(w, value)
+            and (w.elsewhere is None or not w.elsewhere.differs(value))
         ):
             access.stored = new
         cells = None if new is None else cells_of(w, new, dtype)
