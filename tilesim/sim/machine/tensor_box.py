@@ -21,7 +21,7 @@ from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.view_access import ViewAccess, box_footprint, bytes_within
 
 
-class Box:
+class MapBox:
     """One copy through a tensor map: what it touches of ``tensor``, at these coordinates."""
 
     def __init__(

@@ -39,7 +39,7 @@ class Round:
 
 
 @dataclass(slots=True)
-class Execution:
+class Collective:
     """Instructions of the warpgroup as its first warp executes them, one after the other.
 
     ``operands``: those of the first instruction, then of the next, as many of each. ``accesses``:
@@ -68,21 +68,21 @@ class Warpgroup(Barrier):
         #: which warps have made the n-th setmaxnreg; the last two rounds
         self.adjustments: dict[int, list[Adjustment]] = {}
         #: what the first warp executed where not all have, by number; None once they have differed
-        self._first: dict[int, Execution] | None = {}
+        self._first: dict[int, Collective] | None = {}
 
     def together(
         self, warp: Agent, ops: Sequence[Op], operands: tuple[object, ...] = ()
-    ) -> Execution:
+    ) -> Collective:
         """``warp`` executes instructions of the warpgroup, which all four warps execute with the
         same operands (F1). Each place in the program has ``ops`` of its own."""
         number, known = warp.collective, self._first
         warp.collective = number + 1
         warp.last_collective = ops[-1]
         if known is None:
-            return Execution(warp, ops, operands)
+            return Collective(warp, ops, operands)
         first = known.get(number)
         if first is None:
-            first = known[number] = Execution(warp, ops, operands)
+            first = known[number] = Collective(warp, ops, operands)
             if len(self.warps) < WARPS:
                 self._first = None
                 self._report_incomplete(warp, ops[0])
@@ -90,7 +90,7 @@ class Warpgroup(Barrier):
         if first.ops is not ops or first.operands != operands:
             self._first = None
             self._report(first, warp, ops, operands)
-            return Execution(warp, ops, operands)
+            return Collective(warp, ops, operands)
         first.warps += 1
         if first.warps == WARPS:
             del known[number]
@@ -116,7 +116,7 @@ class Warpgroup(Barrier):
         )
 
     def _report(
-        self, first: Execution, warp: Agent, ops: Sequence[Op], operands: tuple[object, ...]
+        self, first: Collective, warp: Agent, ops: Sequence[Op], operands: tuple[object, ...]
     ) -> None:
         op, other = ops[0], first.ops[0]
         if first.ops is ops:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Addresses = NDArray[np.int64]
 #: what a poll does with the memory and the addresses of the active lanes: whether all pass, and the
 #: least value that it finds in any schedule, where the loop is entered again with it
-Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
+Poll = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
 
 #: the first of the numbers that do what a given one does when it is drawn, and the first one behind
 #: them; None if that is not known for numbers as large as it
@@ -194,7 +194,7 @@ def counted_words(c: Operands, op: Op, access: WordAccess) -> CountedWords | Non
     return CountedWords(c, op, access) if counts else None
 
 
-def look(c: Operands, op: Op, access: WordAccess, words: CountedWords | None) -> Look | None:
+def look(c: Operands, op: Op, access: WordAccess, words: CountedWords | None) -> Poll | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
     wait = c.word_waits.get(op.number)
     if wait is None or words is None:

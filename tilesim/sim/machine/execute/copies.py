@@ -47,7 +47,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.tensor_box import Box
+from tilesim.sim.machine.tensor_box import MapBox
 from tilesim.sim.machine.unknown import Unknown, first_of, plain
 from tilesim.sim.machine.view_access import (
     ViewAccess,
@@ -149,7 +149,7 @@ class _Selected(End):
     """What a tensor map selects."""
 
     def __init__(
-        self, box: Box, memory: Memory, footprint: Footprint | None, packing: Packing | None,
+        self, box: MapBox, memory: Memory, footprint: Footprint | None, packing: Packing | None,
         through: MapInMemory | None,
     ) -> None:  # fmt: skip
         super().__init__(memory, footprint, box.nbytes, box.fields.dtype)
@@ -303,7 +303,7 @@ def map_end(
         packing = None if fields.packing is None else PACKINGS[fields.packing]
         if packing is not None:
             place = (*place[:-1], place[-1] * packing.bits // 8)
-        box = Box(fields, tensor, mode, place, more)
+        box = MapBox(fields, tensor, mode, place, more)
         if through is not None:
             box.require_inside()
         name = key if through is None else (fields, mode)

@@ -634,7 +634,7 @@ def peeked(op: Op) -> tuple[fx.Waits, Var] | None:
 
 
 @dataclass(slots=True, eq=False)
-class Look:
+class Peek:
     """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
     the ``lanes`` that made it and have not waited since."""
 
@@ -670,19 +670,19 @@ def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
         for look in before:  # their lanes keep their answer beside the new one
             look.lanes, look.flag = look.lanes & ~w.mask, w.registers[result]
         question = (barrier, parity, effect.sem, effect.scope)
-        new = Look(question, op, w.registers[result], w.clock.copy(), w.common, w.mask)
+        new = Peek(question, op, w.registers[result], w.clock.copy(), w.common, w.mask)
         w.looks[result] = (*(look for look in before if look.lanes), new)
         w.advance()
 
     return step
 
 
-def _standing(w: Warp, slot: int) -> list[Look]:
+def _standing(w: Warp, slot: int) -> list[Peek]:
     """The looks whose flags are as they left them."""
     return [look for look in w.looks.get(slot, ()) if w.registers[slot] is look.flag]
 
 
-def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
+def _doubtful(w: Warp, look: Peek, barrier: Mbarrier) -> None:
     """Notes that it is not checked which of the waits after it a peek lets out."""
     name, alone = look.op.mnemonic, look.lanes & (look.lanes - 1) == 0
     what = f"whether {name} lets the wait on {barrier.name} out"
