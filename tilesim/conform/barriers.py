@@ -9,18 +9,16 @@ one by a copy where the first wait for it passes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from tilesim.conform.order import Group, Ordered, group_of
 from tilesim.ir.mir import Mir
-from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.machine.events import Kind
-from tilesim.sim.machine.labels import AgentLike
+from tilesim.sim.machine.events import Event
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.observers.event_log import Actor, watch
 from tilesim.sim.observers.timeline import Flow, Instance, Sample, Timeline, Track
@@ -97,14 +95,11 @@ class _Changes(Ordered):
         self._touched: dict[Mbarrier, Actor[Instance]] = {}
         self._states: dict[Mbarrier, tuple[_State, _Life]] = {}
 
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
-        *, loose: bool = False, alike: tuple[bool, int] | None = None,
-    ) -> None:  # fmt: skip
+    def note(self, event: Event) -> None:
         """A touch of a barrier."""
-        super().note(kind, obj, phase, warp, op, text, loose=loose, alike=alike)
-        barrier, by = self.barrier(obj), self.actor(warp)
-        if kind in ("credit", "life") and isinstance(barrier, Mbarrier) and by is not None:
+        super().note(event)
+        barrier, by = self.barrier(event.object), self.actor(event.warp)
+        if event.kind in ("credit", "life") and isinstance(barrier, Mbarrier) and by is not None:
             self._touched[barrier] = by
 
     def settle(self) -> None:

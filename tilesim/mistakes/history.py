@@ -18,8 +18,7 @@ from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branches_past, effects_of, has
 from tilesim.records import dataclass
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.events import InFlight, Key, Kind
-from tilesim.sim.machine.labels import AgentLike
+from tilesim.sim.machine.events import Event, InFlight, Key, Kind
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent, Blocked
@@ -226,12 +225,10 @@ class History(EventLog):
         done = self.executions(landing.warp.origin, landing.op.number)
         return next((d for d in reversed(done) if d.at == issued), None)
 
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
-        *, loose: bool = False, alike: Hashable = None,
-    ) -> None:  # fmt: skip
+    def note(self, event: Event) -> None:
         """A touch of a synchronisation object."""
-        on = self.object(obj)
+        kind, phase, warp, op = event.kind, event.phase, event.warp, event.op
+        on = self.object(event.object)
         if not isinstance(on, Mbarrier | NamedBarrier) or op is None or not isinstance(warp, Agent):
             return
         landing = self._landing

@@ -41,11 +41,13 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Event(Touch):
-    """A touch, what made it, and a clause for readers."""
+    """A touch, what made it, and a clause for readers; ``alike``: what that says, but for numbers
+    that depend on others."""
 
     warp: AgentLike
     op: Op | None
     text: str
+    alike: tuple[bool, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +147,11 @@ class Trace:
         """The next move."""
         self.steps.append(Step(agent, enabled))
 
-    def note(
-        self,
-        kind: Kind,
-        obj: Hashable,
-        phase: int,
-        warp: AgentLike,
-        op: Op | None,
-        text: str,
-        *,
-        loose: bool = False,
-        alike: tuple[bool, int] | None = None,
-    ) -> None:
-        """Adds an event to the current move; ``alike``: what ``text`` says, but for numbers that
-        depend on others."""
-        if self.lanes is not None and not self._effect_lands and kind not in _NO_EFFECT:
-            self.lanes.acts(warp)
-        self.steps[-1].events.append(Event(kind, obj, phase, loose, warp, op, text))
+    def note(self, event: Event) -> None:
+        """Adds an event to the current move."""
+        if self.lanes is not None and not self._effect_lands and event.kind not in _NO_EFFECT:
+            self.lanes.acts(event.warp)
+        self.steps[-1].events.append(event)
 
     def strong(self, access: Strong) -> None:
         """Adds a strong access to the current move."""

@@ -28,7 +28,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.clock import Components
-from tilesim.sim.machine.events import ByLanes, Trace, Views
+from tilesim.sim.machine.events import ByLanes, Event, Trace, Views
 from tilesim.sim.machine.events import Kind as EventKind
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import AgentLike, Place
@@ -149,7 +149,7 @@ class Core:
         if self.trace is not None:
             text = text or f"executes {op.mnemonic if op else ''}"
             text = text if named is None else text.format(named.seen_from(warp.cta.number))
-            self.trace.note(kind, obj, phase, warp, op, text)
+            self.trace.note(Event(kind, obj, phase, False, warp, op, text))
 
     def participant(
         self, warp: AgentLike, action: str, op: Op | Loc, deed: Deed | None = None

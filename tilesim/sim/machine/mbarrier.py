@@ -23,6 +23,7 @@ from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
 from tilesim.sim.machine.errors import BarrierError, Side
+from tilesim.sim.machine.events import Event
 from tilesim.sim.machine.result import Condition, Violation
 from tilesim.sim.machine.warp import Barrier
 from tilesim.sim.observers.phase_conditions import (
@@ -206,12 +207,13 @@ class Mbarrier(Barrier):
             verb = "expects" if credit.tx > 0 else "completes"
             parts.append(f"{verb} {abs(credit.tx)} bytes on {label}")
         what = ", ".join(parts) or f"touches {label}"
+        # more bytes than expected so far: the order may decide which phase gets the rest
+        loose = self.keeps_clocks or self.tx < 0
         trace.note(
-            "credit", self.component, self.base + self.phase, credit.warp, credit.op,
-            f"{what}, phase {self.phase}",
-            # more bytes than expected so far: the order may decide which phase gets the rest
-            loose=self.keeps_clocks or self.tx < 0,
-            alike=(bool(credit.arrivals), credit.tx),
+            Event(
+                "credit", self.component, self.base + self.phase, loose, credit.warp, credit.op,
+                f"{what}, phase {self.phase}", (bool(credit.arrivals), credit.tx),
+            )
         )  # fmt: skip
 
     def state(self, cta: int | None = None) -> str:

@@ -151,9 +151,8 @@ class Warpgroup(Barrier):
         else:
             join(current.clock, known)
         current.commits += 1
-        if self.machine.trace is not None:
-            text = f"commits wgmma group {number}"
-            self.machine.trace.note("join", self.component, number, warp, op, text)
+        text = f"commits wgmma group {number}"
+        self.machine.note("join", self.component, warp, op, text, phase=number)
         warp.advance()
         if current.commits == len(self.warps):
             self.wake_waiters()
@@ -175,9 +174,8 @@ class Warpgroup(Barrier):
         if current is None:
             return
         join(warp.clock[: self.machine.components.size], current.clock)
-        if self.machine.trace is not None:
-            text = f"has waited for wgmma group {number}"
-            self.machine.trace.note("leave", self.component, number, warp, op, text)
+        text = f"has waited for wgmma group {number}"
+        self.machine.note("leave", self.component, warp, op, text, phase=number)
         current.waits += 1
         if current.waits == len(self.warps):
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}

@@ -16,7 +16,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.machine.events import Key, Kind
+from tilesim.sim.machine.events import Event, Key
 from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -170,19 +170,16 @@ class Happenings(EventLog, Generic[E]):
 
         return run
 
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
-        *, loose: bool = False, alike: tuple[bool, int] | None = None,
-    ) -> None:  # fmt: skip
+    def note(self, event: Event) -> None:
         """A touch of a barrier."""
-        barrier = self.barrier(obj)
-        if barrier is None or op is None:
+        barrier = self.barrier(event.object)
+        if barrier is None or event.op is None:
             return
-        by = self.actor(warp)
-        if kind in ("credit", "join") and by is not None:
-            self.gives(by, barrier, phase)
-        elif kind in ("pass", "leave"):
-            self.takes(self._now[warp], barrier, phase)
+        by = self.actor(event.warp)
+        if event.kind in ("credit", "join") and by is not None:
+            self.gives(by, barrier, event.phase)
+        elif event.kind in ("pass", "leave"):
+            self.takes(self._now[event.warp], barrier, event.phase)
 
     def spawn(self, operation: InFlight) -> None:
         """An asynchronous operation starts."""

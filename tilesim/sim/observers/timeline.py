@@ -19,7 +19,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
 from tilesim.records import dataclass
-from tilesim.sim.machine.events import Key, Kind
+from tilesim.sim.machine.events import Event, Key, Kind
 from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.schedule import ChoiceEnvironment, TimedEnvironment
@@ -233,15 +233,12 @@ class Recorder(EventLog):
 
     # ------------------------------------------------------------------ hooks of the machine
 
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
-        *, loose: bool = False, alike: tuple[bool, int] | None = None,
-    ) -> None:  # fmt: skip
+    def note(self, event: Event) -> None:
         """A touch of a synchronisation object."""
         if self._full():
             return
-        on = self.object(obj)
-        track = self.track(warp)
+        kind, phase, warp = event.kind, event.phase, event.warp
+        on, track = self.object(event.object), self.track(warp)
         engine, time = "", self._now(warp)
         where = track, time
         if self._landing is not None:
@@ -251,15 +248,17 @@ class Recorder(EventLog):
         if isinstance(on, Mbarrier):
             self._touched[on] = None
         if kind in ("credit", "join"):
-            self._last_credit[obj, phase] = where
+            self._last_credit[event.object, phase] = where
         elif kind in ("pass", "leave") and not isinstance(on, Warpgroup):
-            last = self._last_credit.get((obj, phase))
+            last = self._last_credit.get((event.object, phase))
             self._flow("arrive", last, track, time, woke=warp in self._waiting)
-        own = op.loc if op is not None else _loc(warp.last_op())
+        own = event.op.loc if event.op is not None else _loc(warp.last_op())
         shown = phase - on.base if isinstance(on, Mbarrier) else phase
         named = None if on is None else on.named
         name = "" if named is None else named.label
-        self._points.append(Point(time, kind, name, shown, track, engine, text, own, named, alike))
+        self._points.append(
+            Point(time, kind, name, shown, track, engine, event.text, own, named, event.alike)
+        )
         self._left -= 1
 
     def spawn(self, operation: InFlight) -> None:

@@ -141,14 +141,12 @@ def _note(
     w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], kind: Kind, form: int = 0
 ) -> None:
     """Strong accesses: their order decides what is read; reductions of one ``form`` commute."""
-    trace = w.machine.trace
-    if trace is None:
+    if w.machine.trace is None:
         return
+    verb = "reads" if kind == "read" else "writes"
     for address in sorted(set(addresses.tolist())):
-        text = (
-            f"{'reads' if kind == 'read' else 'writes'} {memory.label}+{address} by {op.mnemonic}"
-        )
-        trace.note(kind, (memory.label, address), form, w, op, text)
+        text = f"{verb} {memory.label}+{address} by {op.mnemonic}"
+        w.machine.note(kind, (memory.label, address), w, op, text, phase=form)
 
 
 def _strong(
