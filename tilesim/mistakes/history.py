@@ -279,7 +279,7 @@ class History(EventLog):
         for waiter in self.stuck:
             self.waits_for.suppliers(waiter.warp)
         for warp in machine.warps:
-            for coming in self.waits_for.prospects.of(warp):
+            for coming in self.waits_for.coming(warp):
                 self._ahead.setdefault(coming.op.number, set()).update(coming.on)
 
     # ------------------------------------------------------------------ questions

@@ -207,7 +207,7 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
         return _Reason(f"has exited{used}")
     elsewhere = {
         target
-        for coming in graph.prospects.of(other) if coming.op.number == op.number
+        for coming in graph.coming(other) if coming.op.number == op.number
         for target in coming.on if isinstance(target, Mbarrier)
     }  # fmt: skip
     now = [c for c in on.current.credits if c.warp is other and c.op.number == op.number]

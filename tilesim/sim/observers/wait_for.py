@@ -23,7 +23,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
-from tilesim.ir.mir import Branch, Mir, Switch
+from tilesim.ir.mir import Branch, Switch
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.machine.control import computes, lanes_where, shadow, value_of
@@ -72,89 +72,12 @@ class _Way:
     mask: int
 
 
-class Prospects:
-    """What each warp of a machine would still execute."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        #: the program that is loaded
-        self.code: Code = machine.loaded
-        self._mir: Mir = machine.plan.mir
-        self._known: dict[Agent, tuple[Coming, ...]] = {}
-
-    def of(self, warp: Agent) -> tuple[Coming, ...]:
-        """Instructions that others may wait for, in the order in which ``warp`` comes to them."""
-        known = self._known.get(warp)
-        if known is None:
-            known = self._known[warp] = _Walk(self, warp).all() if not warp.exited else ()
-        return known
-
-    def targets(self, op: Op, warp: Warp) -> frozenset[object]:
-        """What the effects of an instruction act on that others may wait for."""
-        found: set[object] = set()
-        for effect in op.effects():
-            match effect:
-                case fx.Arrives(mbar=mbar, multicast=mask):
-                    found.update(self._mbarriers(mbar, mask, warp))
-                case fx.Completes(mbar=mbar, multicast=mask):
-                    found.update(map(Bytes, self._mbarriers(mbar, mask, warp)))
-                case fx.JoinsBarrier(id=number):
-                    found.update(self._named(number, warp))
-                case fx.JoinsCluster(arrives=True):
-                    found.add(warp.cta.cluster.barrier)
-                case fx.FreesTmem() | fx.AllocatesTmem():
-                    found.add(type(effect))
-                case fx.Registers(increase=increase):
-                    found.add(TAKES if increase else fx.Registers)
-                case _:
-                    pass
-        return frozenset(found)
-
-    def _named(self, number: Expr, warp: Warp) -> Iterator[object]:
-        value, named = value_of(number, warp), warp.cta.named
-        yield from named.values() if type(value) is not int else [named.get(value)]
-
-    def _mbarriers(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> Iterator[Mbarrier]:
-        """The barriers that an operand may name; all of its array where that is not known."""
-        ctas = self._ctas(mbar, mask, warp)
-        array = mbar.array
-        if isinstance(array, AddressedMbarriers):
-            address = value_of(array.address, warp)
-            places = [address & _OFFSET] if type(address) is int else None
-            if type(address) is int and array.space == "shared::cluster" and mask is None:
-                rank = address >> RANK_SHIFT & 0xFF
-                cluster = warp.cta.cluster.ctas
-                ctas = [cluster[rank]] if rank < len(cluster) else []
-        else:
-            first = self._machine.program.placement[array.name]
-            index = value_of(mbar.index, warp)
-            numbers = [index] if type(index) is int else range(array.count)
-            places = [first + 8 * n for n in numbers]
-        for cta in ctas:
-            for address in cta.mbarriers if places is None else places:
-                if address in cta.mbarriers:
-                    yield cta.mbarriers[address]
-
-    def _ctas(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> list[Cta]:
-        ctas = warp.cta.cluster.ctas
-        which = mask if mask is not None else mbar.cta
-        if which is None:
-            return [warp.cta]
-        value = value_of(which, warp)
-        if type(value) is not int:
-            return ctas
-        if mask is not None:
-            return [cta for cta in ctas if value >> cta.rank & 1]
-        return ctas[value : value + 1]
-
-
 class _Walk:
     """The ways ahead of one warp."""
 
-    def __init__(self, prospects: Prospects, warp: Agent) -> None:
-        self._prospects = prospects
-        self._code = prospects._mir.code
-        self._plan = prospects.code
+    def __init__(self, graph: WaitFor, warp: Agent) -> None:
+        self._graph, self._plan = graph, graph.code
+        self._code = graph.code.mir.code
         self._start = warp.pc
         self._branches = [
             _Way(shadow(warp), pc, mask)
@@ -240,11 +163,11 @@ class _Walk:
         warp.mask = mask if lanes is None else mask & lanes
         if not warp.mask:
             return
-        effects = self._prospects.code.mir.effects[number]
+        effects = self._plan.mir.effects[number]
         if any(isinstance(effect, fx.Exits) for effect in effects) and lanes is not None:
             way.mask &= ~lanes
             return
-        targets = self._prospects.targets(op, warp)
+        targets = self._graph.targets(op, warp)
         waits = number == self._start and warp.blocked is not None and TAKES not in targets
         if targets and not waits:
             self._found.setdefault((number, targets), Coming(op, targets))
@@ -273,7 +196,7 @@ class _Walk:
             for number in graph.blocks[block]:
                 op = self._code[number].what
                 if isinstance(op, Op) and warp.number in executing(graph.mir)[number]:
-                    targets = self._prospects.targets(op, warp)
+                    targets = self._graph.targets(op, warp)
                     if targets:
                         self._found.setdefault((number, targets), Coming(op, targets))
 
@@ -299,12 +222,22 @@ def state_of(warp: Agent, cta: int | None = None) -> str:
 
 class WaitFor:
     """Which warps could release which: from blocked warps to those that still come to an
-    instruction which counts for what they wait for (`tilesim.sim.observers.wait_for`)."""
+    instruction which counts for what they wait for."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self.prospects = Prospects(machine)
+        #: the program that is loaded
+        self.code: Code = machine.loaded
+        self._coming_of: dict[Agent, tuple[Coming, ...]] = {}
         self._known: dict[Agent, list[tuple[Agent, Op]]] = {}
+
+    def coming(self, warp: Agent) -> tuple[Coming, ...]:
+        """Instructions that others may wait for, in the order in which ``warp`` comes to them."""
+        known = self._coming_of.get(warp)
+        if known is None:
+            known = _Walk(self, warp).all() if not warp.exited else ()
+            self._coming_of[warp] = known
+        return known
 
     def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
         """Other live warps that could release ``warp``, each with the first such instruction."""
@@ -355,7 +288,7 @@ class WaitFor:
         for other in self.near(warp, own=fx.Registers in what):
             if other is warp or (other, None) in but:
                 continue
-            for coming in self.prospects.of(other):
+            for coming in self.coming(other):
                 if not coming.on.isdisjoint(what) and (other, coming.op.number) not in but:
                     yield other, coming.op
                     break
@@ -385,6 +318,66 @@ class WaitFor:
                         before[other] = current
                         todo.append(other)
         return []
+
+    # ------------------------------------------------------------------ what an instruction acts on
+
+    def targets(self, op: Op, warp: Warp) -> frozenset[object]:
+        """What the effects of an instruction act on that others may wait for."""
+        found: set[object] = set()
+        for effect in op.effects():
+            match effect:
+                case fx.Arrives(mbar=mbar, multicast=mask):
+                    found.update(self._mbarriers(mbar, mask, warp))
+                case fx.Completes(mbar=mbar, multicast=mask):
+                    found.update(map(Bytes, self._mbarriers(mbar, mask, warp)))
+                case fx.JoinsBarrier(id=number):
+                    found.update(self._named(number, warp))
+                case fx.JoinsCluster(arrives=True):
+                    found.add(warp.cta.cluster.barrier)
+                case fx.FreesTmem() | fx.AllocatesTmem():
+                    found.add(type(effect))
+                case fx.Registers(increase=increase):
+                    found.add(TAKES if increase else fx.Registers)
+                case _:
+                    pass
+        return frozenset(found)
+
+    def _named(self, number: Expr, warp: Warp) -> Iterator[object]:
+        value, named = value_of(number, warp), warp.cta.named
+        yield from named.values() if type(value) is not int else [named.get(value)]
+
+    def _mbarriers(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> Iterator[Mbarrier]:
+        """The barriers that an operand may name; all of its array where that is not known."""
+        ctas = self._ctas(mbar, mask, warp)
+        array = mbar.array
+        if isinstance(array, AddressedMbarriers):
+            address = value_of(array.address, warp)
+            places = [address & _OFFSET] if type(address) is int else None
+            if type(address) is int and array.space == "shared::cluster" and mask is None:
+                rank = address >> RANK_SHIFT & 0xFF
+                cluster = warp.cta.cluster.ctas
+                ctas = [cluster[rank]] if rank < len(cluster) else []
+        else:
+            first = self._machine.program.placement[array.name]
+            index = value_of(mbar.index, warp)
+            numbers = [index] if type(index) is int else range(array.count)
+            places = [first + 8 * n for n in numbers]
+        for cta in ctas:
+            for address in cta.mbarriers if places is None else places:
+                if address in cta.mbarriers:
+                    yield cta.mbarriers[address]
+
+    def _ctas(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> list[Cta]:
+        ctas = warp.cta.cluster.ctas
+        which = mask if mask is not None else mbar.cta
+        if which is None:
+            return [warp.cta]
+        value = value_of(which, warp)
+        if type(value) is not int:
+            return ctas
+        if mask is not None:
+            return [cta for cta in ctas if value >> cta.rank & 1]
+        return ctas[value : value + 1]
 
 
 def _path(before: dict[Agent, Agent], last: Agent) -> list[Agent]:
