@@ -189,24 +189,6 @@ class Pruned(Exception):
     """Everything that can move here has been explored from an earlier state, or is out of bound."""
 
 
-class _Guide:
-    """A chooser that makes the move of the agent ``wanted``."""
-
-    def __init__(self) -> None:
-        self.wanted: Key = (0, 0)
-
-    def choose(self, moves: Sequence[Move]) -> int:
-        """The index of the wanted agent's move."""
-        keys = [move.agent.key for move in moves]
-        if self.wanted not in keys:
-            raise UsageError("this exploration does not fit the program; delete its file")
-        return keys.index(self.wanted)
-
-    def toss(self) -> int:
-        """A try_wait never gives up early here; the search reports that it did not branch."""
-        return 0
-
-
 class SearchEnvironment(ChoiceEnvironment):
     """Runs one schedule: the path of the search, then the first agent that is not asleep.
 
@@ -215,8 +197,8 @@ class SearchEnvironment(ChoiceEnvironment):
     """
 
     def __init__(self, path: list[Node], sleep: Sleep, bound: int | None) -> None:
-        self._guide = _Guide()
-        super().__init__(self._guide, traced=True)
+        super().__init__(self, traced=True)
+        self._wanted: Key = (0, 0)
         self.cut = False
         self._path = path
         self._sleep = sleep
@@ -232,9 +214,20 @@ class SearchEnvironment(ChoiceEnvironment):
         if self._moves:
             if self._count >= self._prefix:
                 self._extend()
-            self._guide.wanted = self._path[self._count].chosen
+            self._wanted = self._path[self._count].chosen
             self._count += 1
         super().step()
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        """The index of the move of the agent that is wanted."""
+        keys = [move.agent.key for move in moves]
+        if self._wanted not in keys:
+            raise UsageError("this exploration does not fit the program; delete its file")
+        return keys.index(self._wanted)
+
+    def toss(self) -> int:
+        """A try_wait never gives up early here; the search reports that it did not branch."""
+        return 0
 
     def _extend(self) -> None:
         keys = tuple(move.agent.key for move in self._moves)
