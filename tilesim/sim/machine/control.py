@@ -12,7 +12,7 @@ Some lanes come to where a branch meets without having done anything on the way:
 Both ways synchronise, so lanes that the branch splits are agents of their own. But those of warp 0
 that are not the first only compute registers up to the end. They go ahead, and the others stay what
 they are. What they decide on their way is executed after that as always; it is only looked at
-before.
+before, on a copy of the warp that evaluates operands and sets registers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run did to its synchronisation objects, in order: for exploration and for stories.
+"""What a run did to its synchronisation objects, in order, and which moves depend on each other.
 
 A move of the schedule is one agent acting until its next synchronising instruction; the events of
 a move say which objects it touched, which is all that the order of moves can matter for.

@@ -353,7 +353,7 @@ class Word:
 
     A read of it now observes those numbered from ``since`` on, all of them if that is None; the
     store with which they begin is at ``begin``, component and tick, if it comes after another
-    strong write. Or he is taken to observe none if the word is ``torn``: written asynchronously, or
+    strong write. It is taken to observe none if the word is ``torn``: written asynchronously, or
     not as the word that it is.
     """
 
