@@ -31,7 +31,6 @@ from tilesim.sim.machine.async_groups import (
     Issuer,
     LaneGroups,
 )
-from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, LaunchControl, place_tmem
 from tilesim.sim.machine.errors import (
     FAULTS,
@@ -606,15 +605,3 @@ def _way_back(warp: Agent) -> Loc | None:
         return None
     inner = min(around, key=lambda loop: len(loop.blocks), default=None)
     return None if inner is None else graph.mir.code[graph.blocks[inner.tail][-1]].what.loc
-
-
-__all__ = [
-    "Clock",
-    "Cta",
-    "InFlight",
-    "Machine",
-    "TakesLong",
-    "TimeIsUp",
-    "TooLarge",
-    "join",
-]
