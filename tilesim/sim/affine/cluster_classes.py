@@ -34,9 +34,9 @@ from tilesim.ir.op import Computation, Op
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, fields, replace
 from tilesim.sim.affine.cluster_plan import (
-    Far,
+    AddressedAccess,
     Integers,
-    Place,
+    NamedAccess,
     Plan,
     refuses_negative,
     varies,
@@ -99,7 +99,7 @@ def is_plain(outcome: Outcome) -> bool:
 # --------------------------------------------------------- accesses at addresses into global memory
 
 
-def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
+def surely_inside(program: Program, far: AddressedAccess, addresses: Values) -> bool:
     """Whether all accesses are aligned and into one tensor, found out without looking at each."""
     if type(addresses) is Sums:
         low, high = addresses.limits
@@ -115,7 +115,9 @@ def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
     return not int(np.bitwise_or.reduce(addresses, None)) % far.align
 
 
-def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[Any, Any]:
+def located(
+    program: Program, far: AddressedAccess, addresses: NDArray[np.int64]
+) -> tuple[Any, Any]:
     """Per address, a number for the tensor that it is into, and whether the access leaves it.
 
     What is no address into global memory stands for itself: other memory is looked at by name.
@@ -427,7 +429,7 @@ class Follower(Evaluator):
 
     # ------------------------------------------------------------------ global memory
 
-    def _inside(self, plan: Plan, place: Place, mask: int, offsets: list[Values]) -> None:
+    def _inside(self, plan: Plan, place: NamedAccess, mask: int, offsets: list[Values]) -> None:
         """Those that leave the tensor where the one that runs does not are run for themselves."""
         where = f"offsets into {place.tensor.name}"
         if place.map is not None:
@@ -457,7 +459,7 @@ class Follower(Evaluator):
         if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
             self._lose(f"the contents of {place.tensor.name}")
 
-    def _addresses(self, far: Far, w: Warp, mask: int) -> Values:
+    def _addresses(self, far: AddressedAccess, w: Warp, mask: int) -> Values:
         """Addresses in all clusters; those that lie in other memory than in the one that runs, or
         outside of it, are run for themselves."""
         what = far.address
@@ -483,7 +485,7 @@ class Follower(Evaluator):
             self._lose(f"the contents at {what}")
         return value
 
-    def _loaded(self, place: Place, w: Warp, offsets: list[Values]) -> Values:
+    def _loaded(self, place: NamedAccess, w: Warp, offsets: list[Values]) -> Values:
         """What all clusters load from a tensor whose contents were given."""
         if not place.decides or not any(map(differs, offsets)):
             return 0
@@ -502,7 +504,9 @@ class Follower(Evaluator):
         floating = values.dtype.kind in "fV"
         return values.astype(np.float64 if floating else np.int64)
 
-    def _cut(self, place: Place, offsets: list[Values], mask: int) -> tuple[Integers, Integers]:
+    def _cut(
+        self, place: NamedAccess, offsets: list[Values], mask: int
+    ) -> tuple[Integers, Integers]:
         """First and last element of the box of a tensor map in each dimension, for all clusters:
         (clusters, dimensions)."""
         assert place.map is not None

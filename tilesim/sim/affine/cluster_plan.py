@@ -85,7 +85,7 @@ ALIGNED = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class NamedAccess:
     """What an instruction names in global memory: per dimension its offset in elements.
 
     ``tracked``: the kernel writes the tensor, so that accesses to it may race. ``aligned``: the
@@ -103,13 +103,13 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Far:
+class AddressedAccess:
     """What an instruction accesses at an address into global memory, or a generic one.
 
     ``address``: of the first byte, a multiple of ``align``; ``pieces``: intervals of bytes from
     there. ``written``: the tensors in which it may lie and which the kernel writes; ``decides`` as
-    for `Place`. ``moves``: what is accessed moves along with the address. ``real``: how many bytes
-    are read, if that is an operand; of none the address does not matter.
+    for `NamedAccess`. ``moves``: what is accessed moves along with the address. ``real``: how many
+    bytes are read, if that is an operand; of none the address does not matter.
     """
 
     address: Expr
@@ -132,8 +132,8 @@ class Plan:
 
     same: tuple[Expr, ...] = ()
     stays: Expr | None = None
-    place: Place | None = None
-    far: Far | None = None
+    place: NamedAccess | None = None
+    far: AddressedAccess | None = None
     moves: Literal["mov", "ld", "shfl.sync", "computes"] | None = None
     data: tuple[Expr, ...] = ()
     fits: tuple[Fit | None, ...] = ()
@@ -287,7 +287,7 @@ def _is_only_data(context: _Context, op: Op, name: str) -> bool:
     return name in op.data and bool(stored) and not any(map(context.holds, stored))
 
 
-def _place(context: _Context, op: Op) -> Place | None:
+def _place(context: _Context, op: Op) -> NamedAccess | None:
     """What the instruction names in global memory, unless all clusters only read the same there."""
     named = global_operand(op)
     if named is None:
@@ -311,7 +311,7 @@ def _place(context: _Context, op: Op) -> Place | None:
     if not tracked and not (matters and any(map(context.varies, offsets))):
         return None
     scalar = isinstance(op, Load | Store | Atomic)
-    return Place(
+    return NamedAccess(
         tensor, tuple(offsets), extents,
         named if isinstance(named, TensorMap) else None, tracked,
         aligned=not scalar and not op.mnemonic.startswith("tile."),
@@ -319,7 +319,7 @@ def _place(context: _Context, op: Op) -> Place | None:
     )  # fmt: skip
 
 
-def _far(context: _Context, op: Op) -> Far | None:
+def _far(context: _Context, op: Op) -> AddressedAccess | None:
     """What the instruction accesses at an address, unless all clusters only read the same there."""
     view = _far_operand(op)
     if view is None:
@@ -337,7 +337,7 @@ def _far(context: _Context, op: Op) -> Far | None:
         return None
     given = within in context.given if within else bool(context.given)
     sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
-    return Far(
+    return AddressedAccess(
         address, _pieces(sizes, tensor.dtype.bytes),
         ALIGNED if view.nbytes % ALIGNED == 0 else view.nbytes & -view.nbytes, written,
         decides=given and context.holds(tensor.name),

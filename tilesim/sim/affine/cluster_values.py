@@ -169,7 +169,7 @@ class _Registers:
         return self.differing[slot] if slot in self.differing else self.own[slot]
 
 
-class Place:
+class CtaOfAllClusters:
     """The CTA and the cluster of a warp, in all clusters: its coordinates are arrays."""
 
     def __init__(self, rank: int, coords: Iterable[Values], number: Values) -> None:
@@ -190,7 +190,7 @@ class Mirror:
     registers differ as they do now.
     """
 
-    def __init__(self, warp: Warp, place: Place) -> None:
+    def __init__(self, warp: Warp, place: CtaOfAllClusters) -> None:
         self.warp = warp
         warp.elsewhere = self
         self.machine = warp.machine
@@ -258,7 +258,7 @@ class Mirror:
             return [(column, int(number)) for number in np.broadcast_to(value.row, 32)]
         return [column.tobytes() for column in np.broadcast_to(value, (len(value), 32)).T]
 
-    def shrink(self, place: Place, kept: Mask) -> None:
+    def shrink(self, place: CtaOfAllClusters, kept: Mask) -> None:
         """Goes on with some of the clusters."""
         self.cta = place
         self.restore({slot: value[kept] for slot, value in self.saved().items()})
@@ -271,11 +271,13 @@ def _vary(values: Values) -> bool:
     return bool((values != values[0]).any())
 
 
-def places(program: Program, clusters: Integers) -> dict[int, Place]:
+def places(program: Program, clusters: Integers) -> dict[int, CtaOfAllClusters]:
     """The places of the CTAs of each rank."""
     of = Sums.of if len(clusters) > SEVERAL else _in_a_column
     return {
-        rank: Place(rank, map(of, cta_coordinates(program, clusters, rank)), of(clusters))
+        rank: CtaOfAllClusters(
+            rank, map(of, cta_coordinates(program, clusters, rank)), of(clusters)
+        )
         for rank in range(program.cluster_size)
     }
 

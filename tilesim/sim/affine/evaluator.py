@@ -26,7 +26,7 @@ from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_plan import OF_THE_WARP
 from tilesim.sim.affine.free_parameter import Obstacle
-from tilesim.sim.affine.loop_places import Free, Way, looks
+from tilesim.sim.affine.loop_places import MovableOperand, OperandMotion, depends_on_registers
 from tilesim.sim.affine.shifts import Lost, NoShift, Shift, Shifts, is_moving, set_moving
 from tilesim.sim.machine.expression import evaluator
 from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
@@ -289,7 +289,7 @@ class ShiftEvaluator(Evaluator):
         super().__init__(machine, moving)
         self.values = values
         #: by number of an instruction: its operands that are the same, and those that may move
-        self._parted: dict[int, tuple[list[Operand], list[tuple[Operand, Free]]]] = {}
+        self._parted: dict[int, tuple[list[Operand], list[tuple[Operand, MovableOperand]]]] = {}
         #: operands that have been found to be the same, by what decides that
         self._fixed: set[tuple[object, ...]] = set()
 
@@ -302,7 +302,7 @@ class ShiftEvaluator(Evaluator):
         return {}
 
     @abstractmethod
-    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, MovableOperand]]:
         """The operands that may move; each says how."""
 
     def _described(self, pc: int) -> Uses:
@@ -311,7 +311,7 @@ class ShiftEvaluator(Evaluator):
         return self._uses_of(
             pc, () if op is None else operand_expressions(op),
             None if pc in plan.idle else plan.stays.get(pc),
-            places=self._names_sizes(what), pure=op is None or not looks(op),
+            places=self._names_sizes(what), pure=op is None or not depends_on_registers(op),
         )  # fmt: skip
 
     def _names_sizes(self, what: object) -> bool:
@@ -323,7 +323,7 @@ class ShiftEvaluator(Evaluator):
         return Lost(why)
 
     def _unplaced(
-        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
+        self, expr: Expr, free: MovableOperand, w: Warp, mask: int, moving: Moving, why: NoShift
     ) -> None:
         """A place in memory has no shift."""
         raise why
@@ -379,7 +379,7 @@ class ShiftEvaluator(Evaluator):
 
     def _part(
         self, op: Op, w: Warp, mask: int, uses: Uses
-    ) -> tuple[list[Operand], list[tuple[Operand, Free]]]:
+    ) -> tuple[list[Operand], list[tuple[Operand, MovableOperand]]]:
         """The operands of an instruction that are the same, and those that may move."""
         # an instruction may read and write one place
         places = {(id(e), f.tensor, f.dim): (e, f) for e, f in self._movable(op, w, mask)}
@@ -390,7 +390,7 @@ class ShiftEvaluator(Evaluator):
         times = Counter(id(expr) for expr, _, _ in uses.operands)
         times.subtract(Counter(id(expr) for (expr, _, _), _ in free))
         parted = [operand for operand in uses.operands if times[id(operand[0])]], free
-        if not looks(op):
+        if not depends_on_registers(op):
             self._parted[op.number] = parted
         return parted
 
@@ -402,7 +402,7 @@ class ShiftEvaluator(Evaluator):
             alike = False
         self.stores = "moved" if alike and self.stores != "anything" else "anything"
 
-    def _place(self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving) -> None:
+    def _place(self, expr: Expr, free: MovableOperand, w: Warp, mask: int, moving: Moving) -> None:
         """A place in memory moves."""
         seen = self._seen(w)
         try:
@@ -415,7 +415,7 @@ class ShiftEvaluator(Evaluator):
         if free.memory is not None and is_moving(shift):
             if isinstance(shift, np.ndarray):
                 raise NoShift(expr)
-            self.places.append(Way(free, shift))
+            self.places.append(OperandMotion(free, shift))
 
     def _apply(self, w: Warp, moving: Moving, result: Result) -> None:
         slot, shift, mask, every = result

@@ -36,11 +36,18 @@ from tilesim.sim.affine.evaluator import (
     registers_in,
 )
 from tilesim.sim.affine.free_parameter import UNBOUNDED, Obstacle
-from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, window
+from tilesim.sim.affine.loop_places import (
+    IterationAccesses,
+    MovableOperand,
+    MovingAccess,
+    OperandMotion,
+    free_operands,
+    window,
+)
 from tilesim.sim.affine.shifts import (
     Carried,
     Computed,
-    Later,
+    FutureValue,
     Lost,
     NoShift,
     Shift,
@@ -89,8 +96,8 @@ class Watched(ShiftEvaluator):
             self.moving.setdefault(warp, {})[slot] = shift
         self._follower = follower
         #: accesses to global memory, and places that move by no shift
-        self.touched = Touched()
-        self.later: list[Way] = []
+        self.touched = IterationAccesses()
+        self.later: list[OperandMotion] = []
         #: what decides how often clusters repeat this, if not equally often
         self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
         #: the warp that stores something that moves, by where
@@ -125,7 +132,7 @@ class Watched(ShiftEvaluator):
         """Whether it is known what a register holds in the repetitions to come that begins them
         otherwise than by a shift; ``ends``: what was followed."""
         carried = self._carried[key]
-        if isinstance(ends, Later) and ends is not carried:
+        if isinstance(ends, FutureValue) and ends is not carried:
             carried.source = ends
         elif not isinstance(ends, Lost):
             warp = self._seen(next(w for w in self.machine.warps if id(w) == key[0]))
@@ -145,7 +152,7 @@ class Watched(ShiftEvaluator):
             return {}
         return self._follower.mirrors[w.index].registers.differing
 
-    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, MovableOperand]]:
         seen = self._seen(w)
         return free_operands(self.machine, op, lambda expr: window(self.values, expr, seen, mask))
 
@@ -166,7 +173,7 @@ class Watched(ShiftEvaluator):
             return Lost(why)
 
     def _unplaced(
-        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
+        self, expr: Expr, free: MovableOperand, w: Warp, mask: int, moving: Moving, why: NoShift
     ) -> None:
         """Where to it moves is found when it is known how often."""
         seen = self._seen(w)
@@ -175,10 +182,10 @@ class Watched(ShiftEvaluator):
         if now.dtype.kind not in "iu":
             raise why
         now = now if now.ndim == 2 else now.reshape(1, -1)
-        way = Way(free, later=later, now=now, lanes=mask_array(mask))
-        self.later.append(way)
+        motion = OperandMotion(free, later=later, now=now, lanes=mask_array(mask))
+        self.later.append(motion)
         if free.memory is not None:
-            self.places.append(way)
+            self.places.append(motion)
 
     # ------------------------------------------------------------------ global memory
 
@@ -206,8 +213,8 @@ class Watched(ShiftEvaluator):
             spread = footprint.addresses
             if self.stores == "anything" and np.unique(spread).size < spread.size:
                 raise NoShift("what is stored by several lanes")
-        ways = tuple(way for way in self.places if way.free.memory is memory)
-        if not ways:
+        motions = tuple(motion for motion in self.places if motion.free.memory is memory)
+        if not motions:
             self.touched.still[footprint] = None
             return
         noted = None
@@ -215,7 +222,7 @@ class Watched(ShiftEvaluator):
             noted = self._follower.noted
             if noted is None:
                 raise NoShift(f"what clusters access in {memory.label}")
-        self.touched.moved.append(Moved(memory, footprint, access, ways, noted))
+        self.touched.moved.append(MovingAccess(memory, footprint, access, motions, noted))
 
 
 # ------------------------------------------------------------------ how often a loop still turns
@@ -294,7 +301,7 @@ class Remaining:
 
 
 #: a place where a loop goes back: the warp, and the number of the instruction
-Place: TypeAlias = "tuple[int, int]"
+BackEdge: TypeAlias = "tuple[int, int]"
 #: turns of a loop before it is looked at
 FIRST = 6
 
@@ -358,7 +365,7 @@ def _held(machine: Machine, iteration: Iteration) -> Snapshot:
 class Level:
     """The search for what repeats with the turns of one loop."""
 
-    place: Place | None = None
+    place: BackEdge | None = None
     iteration: int = 0
     #: the turn at which to look again
     next: int = FIRST
@@ -386,7 +393,7 @@ class Level:
     rests: bool = False
     over: bool = False
 
-    def choose(self, place: Place) -> None:
+    def choose(self, place: BackEdge) -> None:
         """Looks at this loop from now on."""
         self.place = place
         self.iteration, self.rests = 0, False
@@ -453,10 +460,10 @@ class Jump:
             NoShift: accesses of different repetitions may conflict, or are too many.
         """
         same = None if follower is None else follower.same
-        if watched.later or any(isinstance(s, Later) for s in watched.moving.values()):
+        if watched.later or any(isinstance(s, FutureValue) for s in watched.moving.values()):
             times = min(times, _COMPUTED)
-        for way in watched.later if times else ():
-            stays = way.inside(times)
+        for motion in watched.later if times else ():
+            stays = motion.inside(times)
             times = min(times, int((stays if same is None else stays[same]).min()))
             if not times:
                 break
@@ -479,7 +486,7 @@ class Jump:
             return None
         try:
             most = int(each.max())
-            if any((way.inside(most) < each)[follower.same].any() for way in watched.later):
+            if any((motion.inside(most) < each)[follower.same].any() for motion in watched.later):
                 return None
             jump = cls(machine, watched, int(each[0]), follower, each, {}, [], {})
             jump._find()
@@ -489,13 +496,13 @@ class Jump:
 
     def _find(self) -> None:
         for key, shift in flat(self.watched.moving).items():
-            if isinstance(shift, Later):
+            if isinstance(shift, FutureValue):
                 self.ends[key] = self._at_the_end(shift)
         self._list()
         self._gather()
         self._require_apart()
 
-    def _at_the_end(self, shift: Later) -> NDArray[Any]:
+    def _at_the_end(self, shift: FutureValue) -> NDArray[Any]:
         """What a register holds in the end, in all clusters."""
         last = [self.times] if self.each is None else self.each
         many, which = np.unique(last, return_inverse=True)
@@ -514,12 +521,12 @@ class Jump:
     def _list(self) -> None:
         moved = self.watched.touched.moved
         for number, access in enumerate(moved):
-            if self.follower is not None or any(way.later for way in access.ways):
+            if self.follower is not None or any(motion.later for motion in access.motions):
                 if self.most * len(moved) > _NOTED:
                     raise NoShift("too many places in global memory")
                 self.listed[number] = self._further(access, access.memory.table.by_element)
 
-    def _further(self, access: Moved, by_element: bool) -> Any:
+    def _further(self, access: MovingAccess, by_element: bool) -> Any:
         """How much further it lies in each repetition, in elements or in bytes:
         (1 + most, clusters, dimensions)."""
         many = np.arange(1, self.most + 1, dtype=np.int64)
@@ -527,12 +534,12 @@ class Jump:
         tensor = next(t for t in self.machine.program.tensors if t.name == access.memory.label)
         shape = self.most + 1, clusters, len(tensor.shape) if by_element else 1
         result = np.zeros(shape, dtype=np.int64)
-        for way in access.ways:
-            further = way.further(many)
+        for motion in access.motions:
+            further = motion.further(many)
             if by_element:
-                result[1:, :, way.free.dim] += further
+                result[1:, :, motion.free.dim] += further
             else:
-                result[1:, :, 0] += further * way.free.stride
+                result[1:, :, 0] += further * motion.free.stride
         return result
 
     def _gather(self) -> None:
@@ -548,19 +555,19 @@ class Jump:
             accesses = tuple(moved[n].access for n in numbers)
             self.families.append((first.memory, Past(family, accesses)))
 
-    def _course(self, number: int, access: Moved) -> Course:
+    def _course(self, number: int, access: MovingAccess) -> Course:
         """How an access moves in the cluster that is run."""
         table = access.memory.table
         iteration = [0] * table.corners(access.footprint)[0].shape[1]
         still = tuple(iteration)
-        if any(way.later for way in access.ways):
+        if any(motion.later for motion in access.motions):
             own = self.listed[number][: self.times + 1, 0].tolist()
             return Course(still, still, self.times, tuple(map(tuple, own)))
-        for way in access.ways:
+        for motion in access.motions:
             if table.by_element:
-                iteration[way.free.dim] += way.by
+                iteration[motion.free.dim] += motion.by
             else:
-                iteration[0] += way.by * way.free.stride
+                iteration[0] += motion.by * motion.free.stride
         return Course(tuple(iteration), still, self.times)
 
     def _require_apart(self) -> None:
@@ -607,14 +614,14 @@ class Jump:
     def _note(self, follower: Follower) -> None:
         """What the other clusters access meanwhile."""
         moved = self.watched.touched.moved
-        ways = []
+        motions = []
         for access in moved:
             touches = access.noted[0]
             far = any(touches is other for other in follower.far.values())
-            ways.append(self._further(access, by_element=not far))
+            motions.append(self._further(access, by_element=not far))
         for k in range(1, self.most + 1):
             where = None if self.each is None or (self.each >= k).all() else self.each >= k
-            for access, further in zip(moved, ways, strict=True):
+            for access, further in zip(moved, motions, strict=True):
                 touches, kind, boxes, by = access.noted
                 own = further[k, 0].tolist()
                 moved_boxes = tuple(
@@ -637,18 +644,18 @@ class Jump:
             now = warp.effects, machine.version
             idle = (lap for lap in warp.laps.values() if (lap.effects, lap.version) == now)
             for registers in (warp.registers, *(lap.registers for lap in idle)):
-                if not isinstance(shift, Later) and registers[slot] is not None:
+                if not isinstance(shift, FutureValue) and registers[slot] is not None:
                     registers[slot] = _further(registers[slot], self.times * shift)
             if follower is not None:
                 self._move_all(follower, warp, slot, shift)
-            if isinstance(shift, Later):
+            if isinstance(shift, FutureValue):
                 own = self.ends[identity, slot][0]
                 warp.registers[slot] = own.item() if len(own) == 1 else own.copy()
 
     def _move_all(self, follower: Follower, warp: Warp, slot: int, shift: Shift) -> None:
         """A register of all clusters; that of the one that runs has moved already, by a shift."""
         differing = follower.mirrors[warp.index].registers.differing
-        if isinstance(shift, Later):
+        if isinstance(shift, FutureValue):
             follower.move(warp, slot, self.ends[id(warp), slot])
         elif self.each is not None and warp.registers[slot] is not None:
             own = warp.registers[slot]

@@ -25,7 +25,7 @@ from tilesim.ir.tensormap import fields_of, unit
 from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_plan import ALIGNED
 from tilesim.sim.affine.free_parameter import is_free
-from tilesim.sim.affine.shifts import Later, Repetitions, Shift, Shifts, lanes_of
+from tilesim.sim.affine.shifts import FutureValue, Repetitions, Shift, Shifts, lanes_of
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine, Warp
@@ -39,7 +39,7 @@ _ANY = (-(1 << 63), (1 << 64) - 1)
 
 
 @dataclass(frozen=True)
-class Free:
+class MovableOperand:
     """An operand that may move, by a multiple of ``least`` and within a range.
 
     It says where an access begins in dimension ``dim`` of a ``tensor``, or is an address ("").
@@ -81,7 +81,7 @@ def window(values: Shifts, expr: Expr, warp: Warp, mask: int) -> int | None:
     return low if low // GLOBAL_WINDOW == high // GLOBAL_WINDOW else None
 
 
-def looks(op: Op) -> bool:
+def depends_on_registers(op: Op) -> bool:
     """Whether `free_operands` depends on what registers hold."""
     for effect in op.effects():
         match effect:
@@ -97,10 +97,10 @@ def looks(op: Op) -> bool:
 def free_operands(
     machine: Machine, op: Op, look: Callable[[Expr], Any],
     sized: Mapping[str, GlobalTensor] | None = None,
-) -> list[tuple[Expr, Free]]:  # fmt: skip
+) -> list[tuple[Expr, MovableOperand]]:  # fmt: skip
     """The operands of an instruction that may move; ``look`` evaluates one: what all lanes have, or
     None. ``sized``: tensors whose size depends on a parameter."""
-    found: list[tuple[Expr, Free]] = []
+    found: list[tuple[Expr, MovableOperand]] = []
     stored, loads = False, only_loads(op)
     written = [effect.view for effect in op.effects() if isinstance(effect, fx.Writes)]
     for effect in op.effects():
@@ -135,7 +135,7 @@ def free_operands(
                 pass
     if stored:
         values = (expr for name in op.data for expr in expressions_in(getattr(op, name)))
-        found += [(expr, Free(1, *_ANY, dim=-1, data=True)) for expr in values]
+        found += [(expr, MovableOperand(1, *_ANY, dim=-1, data=True)) for expr in values]
     return found
 
 
@@ -160,12 +160,12 @@ def _is_plain(effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: Te
 def _in_map(
     machine: Machine, effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap,
     sized: Mapping[str, GlobalTensor],
-) -> list[tuple[Expr, Free]]:  # fmt: skip
+) -> list[tuple[Expr, MovableOperand]]:  # fmt: skip
     name = tensor_map.tensor.name
     memory = machine.globals.memories[name]
     if not memory.is_uniform:
         return []
-    free: list[tuple[Expr, Free]] = []
+    free: list[tuple[Expr, MovableOperand]] = []
     fields = fields_of(tensor_map)
     least = unit(tensor_map.packing, tensor_map.tensor.dtype, machine.program.target.name)
     untouched = isinstance(effect, fx.Prefetches) or not memory.tracked
@@ -174,31 +174,33 @@ def _in_map(
     for dim, coord in enumerate(effect.coords):
         multiple = least if dim == len(effect.coords) - 1 else 1
         if untouched:
-            free.append((coord, Free(multiple, *_COORDINATE, tensor=name, dim=dim)))
+            free.append((coord, MovableOperand(multiple, *_COORDINATE, tensor=name, dim=dim)))
             continue
         size: Any = sized[name].shape[dim] if name in sized else fields.dims[dim]
         room = size - (fields.box[dim] - 1) * fields.steps[dim] - 1
-        free.append((coord, Free(multiple, 0, room, memory, name, dim, fields.strides[dim])))
+        free.append(
+            (coord, MovableOperand(multiple, 0, room, memory, name, dim, fields.strides[dim]))
+        )
     return free
 
 
 def _in_view(
     view: View, memory: Memory, sized: Mapping[str, GlobalTensor]
-) -> list[tuple[Expr, Free]]:
+) -> list[tuple[Expr, MovableOperand]]:
     name, strides = view.tensor.name, view.tensor.byte_strides
     shape: tuple[Any, ...] = sized.get(name, view.tensor).shape
     sizes = zip(view.offsets, view.extents, shape, strides, strict=True)
-    free: list[tuple[Expr, Free]] = []
+    free: list[tuple[Expr, MovableOperand]] = []
     for dim, (offset, extent, size, stride) in enumerate(sizes):
         least = ALIGNED // gcd(stride, ALIGNED)
         owner = memory if memory.tracked else None
-        free.append((offset, Free(least, 0, size - extent, owner, name, dim, stride)))
+        free.append((offset, MovableOperand(least, 0, size - extent, owner, name, dim, stride)))
     return free
 
 
 def _at_address(
     machine: Machine, view: View, look: Callable[[Expr], Any], *, only_read: bool
-) -> tuple[Expr, Free] | None:
+) -> tuple[Expr, MovableOperand] | None:
     """The address of what lies in one global tensor that is not looked at, or of which nothing is
     known if it is ``only_read``."""
     tensor = view.tensor
@@ -211,8 +213,8 @@ def _at_address(
         return None
     memory = machine.globals.ordered[number]
     offsets = [constant(offset) for offset in view.offsets]
-    untold = only_read and memory.marks is not None and memory.marks.none_known
-    if not memory.is_uniform and not untold:
+    unknown = only_read and memory.marks is not None and memory.marks.none_known
+    if not memory.is_uniform and not unknown:
         return None
     if any(type(offset) is not int for offset in offsets):
         return None
@@ -222,17 +224,17 @@ def _at_address(
     base = (number + 1) * GLOBAL_WINDOW
     size = machine.plan.sizes[memory.label]
     owner = memory if memory.tracked else None
-    return tensor.address, Free(ALIGNED, base - first, base + size - last, owner)
+    return tensor.address, MovableOperand(ALIGNED, base - first, base + size - last, owner)
 
 
 @dataclass(frozen=True)
-class Way:
+class OperandMotion:
     """How an access moves with an operand: in each repetition by ``by``, or as ``later`` says, from
     the value ``now`` in all clusters: (clusters, lanes)."""
 
-    free: Free
+    free: MovableOperand
     by: Shift = 0
-    later: Later | None = None
+    later: FutureValue | None = None
     now: NDArray[Any] | None = None
     lanes: NDArray[np.bool_] | None = None
 
@@ -269,21 +271,21 @@ class Way:
 
 
 @dataclass(eq=False)
-class Moved:
-    """An access to global memory that moves, in some ways; ``noted``: see `Follower.noted`."""
+class MovingAccess:
+    """An access to global memory that moves with operands; ``noted``: see `Follower.noted`."""
 
     memory: Memory
     footprint: Footprint
     access: Access
-    ways: tuple[Way, ...]
+    motions: tuple[OperandMotion, ...]
     noted: Any = None
 
 
 @dataclass
-class Touched:
+class IterationAccesses:
     """The accesses to global memory in one repetition: those that move, and other places."""
 
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[MovingAccess] = field(default_factory=list)
     still: dict[Footprint, None] = field(default_factory=dict)
 
     def places(self) -> Iterable[Footprint]:

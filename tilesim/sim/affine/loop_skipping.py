@@ -30,11 +30,11 @@ from tilesim.sim.affine.evaluator import Register
 from tilesim.sim.affine.free_parameter import UNBOUNDED, Obstacle
 from tilesim.sim.affine.loop_period import (
     FIRST,
+    BackEdge,
     Counts,
     Iteration,
     Jump,
     Level,
-    Place,
     Remaining,
     Watched,
     register_shifts,
@@ -175,7 +175,7 @@ class Skipper:
         self._plain = machine.code
         #: whether products are executed together that stand in a row, and whether that is to end
         self._in_rows, self._wanted = bool(machine.plan.rows.keys() - machine.plan.assigned), False
-        self._iterations: dict[Place, int] = {}
+        self._iterations: dict[BackEdge, int] = {}
         #: by number of a branch that goes back: where to
         self._heads: dict[int, int] = {}
         self._inner, self._outer = Level(), Level()
@@ -234,7 +234,7 @@ class Skipper:
 
         return turning
 
-    def _considered(self, place: Place, count: int) -> None:
+    def _considered(self, place: BackEdge, count: int) -> None:
         """Another loop has made a turn: it is the one to look at if it is around the chosen one, or
         if that does not."""
         inner, outer = self._inner, self._outer
@@ -252,7 +252,7 @@ class Skipper:
             if outer.place is not None and not self._is_around(outer.place, place):
                 outer.place = None
 
-    def _is_around(self, place: Place, inner: Place) -> bool:
+    def _is_around(self, place: BackEdge, inner: BackEdge) -> bool:
         """Whether one loop of a warp is inside of another."""
         (warp, back), (other, number) = place, inner
         return warp == other and back > number and self._heads[back] <= self._heads[number]

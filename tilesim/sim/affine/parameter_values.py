@@ -43,9 +43,17 @@ from tilesim.sim.affine.free_parameter import (
     value_of,
 )
 from tilesim.sim.affine.loop_period import Level
-from tilesim.sim.affine.loop_places import Free, free_operands, window
+from tilesim.sim.affine.loop_places import MovableOperand, free_operands, window
 from tilesim.sim.affine.loop_skipping import Skipper
-from tilesim.sim.affine.shifts import Look, Lost, NoShift, Shift, Shifts, in_lane, is_moving
+from tilesim.sim.affine.shifts import (
+    ExpressionShift,
+    Lost,
+    NoShift,
+    Shift,
+    Shifts,
+    in_lane,
+    is_moving,
+)
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine, Warp
@@ -144,7 +152,7 @@ class Rays(Shifts):
         #: each with the number of the instruction that asks for it first
         self.demands: dict[Demand, int] = {}
         self.at = 0
-        self.look = _Look
+        self.look = _ExpressionRay
         self.wide = False
         self._forms = forms
         self._step = step
@@ -196,7 +204,9 @@ class Rays(Shifts):
         while len(self.demands) > limits:
             self.demands.popitem()
 
-    def require_inside(self, expr: Expr, w: Warp, mask: int, shift: Any, free: Free) -> None:
+    def require_inside(
+        self, expr: Expr, w: Warp, mask: int, shift: Any, free: MovableOperand
+    ) -> None:
         """The end of a tensor may move as well."""
         if not free.is_inside:
             super().require_inside(expr, w, mask, shift, free)
@@ -215,7 +225,7 @@ class Rays(Shifts):
             self.bound_negative(high - at, grows - by)
 
 
-class _Look(Look):
+class _ExpressionRay(ExpressionShift):
     """One look at an expression, lane by lane."""
 
     def _extreme(self, expr: Binary, lane: int, a: Any, b: Any) -> Any:
@@ -295,7 +305,7 @@ class Follow(ShiftEvaluator):
             differs |= any(map(is_free, self._forms.tensors[named.tensor.name].shape))
         return "what differs between clusters and with the parameter" if differs else ""
 
-    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, MovableOperand]]:
         sized = self._forms.tensors
         found = free_operands(
             self.machine, op, lambda expr: window(self.values, expr, w, mask), sized
@@ -312,7 +322,7 @@ class Follow(ShiftEvaluator):
                     raise NoShift(f"the row of {name}, in bytes", ALIGNED)
         return found
 
-    def _is_followed(self, free: Free) -> bool:
+    def _is_followed(self, free: MovableOperand) -> bool:
         """Whether what an operand decides is not looked at, for any value: a place by element, or
         an address where nothing is written."""
         memories = self.machine.globals.memories
@@ -707,8 +717,8 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _course(follow: Follow, memory: Memory, dims: int) -> Course:
     """How the access of the instruction at hand moves, in each dimension."""
-    ways = [Ray(0)] * dims
-    for way in follow.places:
-        if way.free.memory is memory:
-            ways[way.free.dim] += way.by
-    return Course(tuple(way.b for way in ways), tuple(way.a for way in ways))
+    motions = [Ray(0)] * dims
+    for motion in follow.places:
+        if motion.free.memory is memory:
+            motions[motion.free.dim] += motion.by
+    return Course(tuple(motion.b for motion in motions), tuple(motion.a for motion in motions))

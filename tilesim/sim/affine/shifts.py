@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilesim.arith.operators import RELATIONS
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.sim.affine.cluster_values import Mirror, Place, Uniform, differs
+from tilesim.sim.affine.cluster_values import CtaOfAllClusters, Mirror, Uniform, differs
 from tilesim.sim.affine.free_parameter import UNBOUNDED
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr
 from tilesim.sim.machine.lanes import FULL, mask_array
@@ -75,8 +75,8 @@ class Bounds:
         else:
             raise NoShift(f"{value} outside of {low}..{high}")
         if not (low <= least and most <= high):
-            told = " to ".join(map(str, dict.fromkeys((least, most))))
-            raise NoShift(f"{told} outside of {low}..{high}")
+            text = " to ".join(map(str, dict.fromkeys((least, most))))
+            raise NoShift(f"{text} outside of {low}..{high}")
         if least == most:
             value = least
         elif value.ndim == 2:
@@ -210,7 +210,7 @@ class Shifts(Bounds):
         super().__init__()
         self.typing = typing
         #: how expressions are looked at
-        self.look: type[Look] = Look
+        self.look: type[ExpressionShift] = ExpressionShift
         #: whether they can be looked at in several lanes together
         self.wide = True
         self.same = same
@@ -277,7 +277,7 @@ class Shifts(Bounds):
             raise NoShift(expr, least)
 
     def require_inside(self, expr: Expr, w: Warp, mask: int, shift: Shift, free: Any) -> None:
-        """Only so many repetitions as a place stays where it may be (`loop_places.Free`)."""
+        """Only so many repetitions as a place stays where it may be (`MovableOperand`)."""
         self.require_range(expr, w, mask, shift, free.low, free.high)
 
     def value(self, expr: Expr, w: Warp | Mirror) -> Any:
@@ -353,7 +353,7 @@ def lanes_of(mask: int) -> NDArray[np.intp]:
     return np.flatnonzero(mask_array(mask))
 
 
-class Look:
+class ExpressionShift:
     """One look at an expression, in one lane or in some lanes together.
 
     Lanes are looked at together, by their numbers, while whatever moves does so by the same in all
@@ -606,7 +606,7 @@ def _range(value: object, low: int, high: int, *, wraps: bool) -> tuple[int, int
 Repetitions = NDArray[np.int64]
 
 
-class Later(Lost, ABC):
+class FutureValue(Lost, ABC):
     """A value in the repetitions to come: (repetitions * clusters, 1 or 32) as `at` gives it."""
 
     @abstractmethod
@@ -618,7 +618,7 @@ class Later(Lost, ABC):
         """
 
 
-class Shifted(Later):
+class Shifted(FutureValue):
     """A value that does have a shift, in so many clusters."""
 
     def __init__(self, value: Any, shift: Shift, clusters: int, why: NoShift) -> None:
@@ -638,12 +638,12 @@ class Shifted(Later):
         return cast("NDArray[Any]", value + moved)
 
 
-class Carried(Later):
+class Carried(FutureValue):
     """What a register holds since the repetition before: ``source`` is what it then ends with."""
 
     def __init__(self, why: NoShift) -> None:
         super().__init__(why)
-        self.source: Later | None = None
+        self.source: FutureValue | None = None
 
     def at(self, many: Repetitions) -> NDArray[Any]:
         if self.source is None or (many < 1).any():
@@ -651,7 +651,7 @@ class Carried(Later):
         return self.source.at(many - 1)
 
 
-class Computed(Later):
+class Computed(FutureValue):
     """The value of an expression of registers that are known in the repetitions to come."""
 
     def __init__(
@@ -670,7 +670,7 @@ class Computed(Later):
         self._parts: dict[int, Any] = {}
         for slot in reads:
             value, shift = plain(warp.registers[slot]), moving.get(slot, 0)
-            if isinstance(shift, Later):
+            if isinstance(shift, FutureValue):
                 self._parts[slot] = shift
             elif type(shift) is Lost or type(value) is Unknown or value is None:
                 raise why
@@ -689,14 +689,16 @@ class Computed(Later):
     def _compute(self, many: Repetitions) -> NDArray[Any]:
         times, cta = len(many), self._warp.cta
         coords = (_tiled(coordinate, times) for coordinate in cta.coords)
-        place = Place(cta.rank, coords, _tiled(cta.cluster.number, times))
+        place = CtaOfAllClusters(cta.rank, coords, _tiled(cta.cluster.number, times))
         registers = {
-            slot: part.at(many) if isinstance(part, Later) else _tiled(part, times)
+            slot: part.at(many) if isinstance(part, FutureValue) else _tiled(part, times)
             for slot, part in self._parts.items()
         }
         try:
             with np.errstate(divide="raise", over="ignore"):
-                value = plain(self._evaluate(cast(Warp, Then(self._warp, place, registers))))
+                value = plain(
+                    self._evaluate(cast(Warp, WarpInIteration(self._warp, place, registers)))
+                )
         except ArithmeticError:
             raise self.why from None
         value = value if self._fit is None else plain(self._fit(value))
@@ -707,7 +709,7 @@ class Computed(Later):
         return np.broadcast_to(whole, (rows, whole.shape[-1] if whole.ndim else 1))
 
 
-class Then:
+class WarpInIteration:
     """A warp at another time, as expressions see it."""
 
     def __init__(self, warp: Any, place: Any, registers: Mapping[int, Any] | Sequence[Any]) -> None:
