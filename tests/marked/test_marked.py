@@ -34,6 +34,10 @@ TEXTS = {
     ("a_barrier_ends_once", 1): "mbarrier.inval on b[0] after its mbarrier.inval (A6)",
     ("a_token_of_another_barrier", 1): "with a token of b[1]",
     ("a_token_of_an_earlier_life", 1): "before its mbarrier.inval",
+    ("an_accumulator_is_read_as_a", 1): "(F6)",
+    ("an_accumulator_is_read_as_a", 3): "(F3)",
+    ("a_product_over_its_own_operand", 1): "(G17)",
+    ("an_allocation_that_can_never_succeed", 1): "can never be satisfied",
     ("a_number_that_stands_for_no_phase", 1): "a number that no arrive has returned",
 }
 

@@ -56,35 +56,6 @@ def store(k: Builder, address: Any, columns: int = 32, name: str = "d") -> None:
 # ---------------------------------------------------------------------- order
 
 
-def overlap(k: Builder, *, column: int) -> None:
-    k.launch(warps=1)
-    address = allocate(k, 64)
-    part = k.fragment("part", f32, (32, 32))
-    k.tile.fill(part, 0)
-    with k.role("W", 0):
-        k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, 32), name="first"), part)
-        k.tcgen05.st(k.tcgen05.tensor(address + column, f32, (32, 32), name="second"), part)
-        k.tcgen05.wait_st()
-    free(k, address, 64)
-
-
-def test_tensors_that_share_columns_are_found() -> None:
-    report = failed(overlap, column=16)
-    (finding,) = report.findings
-    assert finding.rule == "tcgen05-order"
-    assert "first" in finding.message
-    assert "second" in finding.message
-    first, second = (
-        f'k.tcgen05.st(k.tcgen05.tensor({where}, f32, (32, 32), name="{name}"), part)'
-        for where, name in (("address", "first"), ("address + column", "second"))
-    )
-    assert sites(report, "tcgen05-order") == {("W", first), ("W", second)}
-
-
-def test_tensors_that_share_no_columns_are_independent() -> None:
-    proved(overlap, column=32)
-
-
 def wide_issue(k: Builder, *, elected: bool) -> None:
     k.launch(warps=4)
     a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
@@ -132,43 +103,6 @@ def test_a_product_that_a_whole_warp_executes_is_issued_by_each_lane(strict: Any
     assert ("warp 0", "k.tcgen05.mma(d, a, b)") in sites(report, "tcgen05-order")
     assert "32 lanes of warp 0 execute tcgen05.mma" in report.findings[0].message
     proved(wide_issue, elected=True)
-
-
-def own_operand(k: Builder, *, column: int) -> None:
-    """A product of what lies in tensor memory, to these columns or to others."""
-    k.launch(warps=4)
-    b, done = k.shared("b", bf16, (32, 16), swizzle=32), k.mbarriers("done")
-    two, p = k.fragment("two", bf16, (32, 16)), k.fragment("p", bf16, (128, 16), "warpgroup")
-    with k.role("warp 0", 0):
-        k.tile.fill(two, 1)
-        k.tile.store(b, two)
-    k.fence.proxy_async()
-    with k.one_thread():
-        k.mbarrier.init(done, 1)
-    address = allocate(k, 64)
-    a = k.tcgen05.tensor(address, bf16, (128, 16), name="a")
-    k.tile.fill(p, 1)
-    k.tcgen05.st(a, p)
-    k.tcgen05.wait_st()
-    k.tcgen05.fence_before_thread_sync()
-    k.sync_threads()
-    with k.role("T", 0), k.elected():
-        k.tcgen05.fence_after_thread_sync()
-        d = k.tcgen05.tensor(address + column, f32, (128, 32), name="d")
-        k.tcgen05.mma(d, a, b, accumulate=0)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    free(k, address, 64)
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-@pytest.mark.parametrize("column", [0, 4])
-def test_a_product_does_not_overwrite_its_own_operand(column: int, strict: Any) -> None:
-    report = failed(own_operand, strict=strict, column=column)
-    assert sites(report, "tcgen05-order") == {("T", "k.tcgen05.mma(d, a, b, accumulate=0)")}
-    assert "(G17)" in report.findings[0].message
-    proved(own_operand, column=8)
 
 
 # ---------------------------------------------------------------------- lifetime
@@ -219,48 +153,6 @@ def test_both_ctas_of_a_pair_give_up_the_permit() -> None:
     proved(pair, relinquish="none")
 
 
-def freed_by_a_pair(k: Builder, *, user: int, known: bool) -> None:
-    """Warp 1 of a CTA uses columns, and both CTAs free them when they know that it is done."""
-    k.launch(warps=2, grid=2, cluster=2)
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    done, tile = k.mbarriers("done"), k.fragment("tile", f32, (32, 32))
-    with k.one_thread():
-        k.mbarrier.init(done, 32)
-        k.fence.mbarrier_init()
-    k.cluster.sync()
-    with k.role("W", 0):
-        k.tcgen05.alloc(slot, 32, cta_group=2)
-    k.cluster.sync()
-    k.mem.load(address, slot[0])
-    ends = (0, 1) if known else (user,)
-    with k.role("U", 1), k.if_(k.cluster_rank.eq(user)):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
-        k.tcgen05.fence_before_thread_sync()
-        for rank in ends:
-            k.mbarrier.arrive(done[0].at(rank), scope="cluster")
-    with k.role("W", 0):
-        for rank in ends:
-            with k.if_(k.cluster_rank.eq(rank)):
-                k.mbarrier.wait(done, 0, scope="cluster")
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, 32, cta_group=2)
-    k.cluster.sync()
-
-
-@pytest.mark.parametrize("user", [0, 1])
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_each_cta_of_a_pair_frees_when_it_knows_that_both_are_done(user: int, strict: Any) -> None:
-    """Whichever comes first."""
-    report = failed(freed_by_a_pair, strict=strict, user=user, known=False)
-    assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.dealloc(address, 32, cta_group=2)"),
-        ("U", "k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)"),
-    }
-    proved(freed_by_a_pair, user=user, known=True)
-
-
 def beyond(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
     address = allocate(k, 64)
@@ -293,28 +185,6 @@ def test_the_warp_that_allocated_frees_by_the_text() -> None:
         ("warp 0", ALLOC),
     }
     proved(freed_by, warp=0)
-
-
-def too_much(k: Builder, *, third: int) -> None:
-    k.launch(warps=2)
-    slots, got = k.shared("slots", u32, (3,)), [k.var(f"got{i}") for i in range(3)]
-    sizes = (256, 256, third) if third else (256, 256)
-    with k.role("owner", 0):
-        for i, columns in enumerate(sizes):
-            k.tcgen05.alloc(slots[i], columns)
-            k.mem.load(got[i], slots[i])
-        for i, columns in enumerate(sizes):
-            k.tcgen05.dealloc(got[i], columns)
-    k.sync_threads()
-
-
-def test_an_allocation_that_can_never_succeed_is_reported() -> None:
-    report = failed(too_much, third=64)
-    assert sites(report, "tmem-lifetime") == {
-        ("owner", "k.tcgen05.alloc(slots[i], columns)"), ("warp 1", "k.sync_threads()"),
-    }  # fmt: skip
-    assert "can never be satisfied" in report.findings[0].message
-    proved(too_much, third=0)
 
 
 # ---------------------------------------------------------------------- before running

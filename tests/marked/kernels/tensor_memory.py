@@ -214,3 +214,93 @@ def columns_are_freed_when_nobody_uses_them(k: Builder) -> None:
         k.mbarrier.wait(done, 0)  # ok
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.dealloc(address, 64)  # error: tmem-lifetime by owner
+
+
+@kernel(target="sm_100a", warps=1)
+def tensors_that_share_columns(k: Builder) -> None:
+    address, part, column = allocate(k, 64), k.fragment("part", f32, (32, 32)), 32
+    column = 16  # wrong
+    k.tile.fill(part, 0)
+    with k.role("W", 0):
+        k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, 32)), part)  # error: tcgen05-order by W
+        other = k.tcgen05.tensor(address + column, f32, (32, 32), name="other")
+        k.tcgen05.st(other, part)  # error: tcgen05-order by W
+        k.tcgen05.wait_st()
+    free(k, address, 64)
+
+
+@kernel(target="sm_100a", warps=4)
+def a_product_over_its_own_operand(k: Builder) -> None:
+    """Of what lies in tensor memory, to these columns or to others (G17)."""
+    b, done, column = k.shared("b", bf16, (32, 16), swizzle=32), k.mbarriers("done"), 8
+    column = 0  # wrong 1
+    column = 4  # wrong 2
+    two, p = k.fragment("two", bf16, (32, 16)), k.fragment("p", bf16, (128, 16), "warpgroup")
+    with k.role("warp 0", 0):
+        k.tile.fill(two, 1)
+        k.tile.store(b, two)
+    k.fence.proxy_async()
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    address = allocate(k, 64)
+    a = k.tcgen05.tensor(address, bf16, (128, 16), name="a")
+    k.tile.fill(p, 1)
+    k.tcgen05.st(a, p)
+    k.tcgen05.wait_st()
+    k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    with k.role("T", 0), k.elected():
+        k.tcgen05.fence_after_thread_sync()
+        d = k.tcgen05.tensor(address + column, f32, (128, 32), name="d")
+        k.tcgen05.mma(d, a, b, accumulate=0)  # error 1 2: tcgen05-order by T
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    free(k, address, 64)
+
+
+@kernel(target="sm_100a", warps=2)
+def a_pair_frees_when_each_knows_that_both_are_done(k: Builder) -> None:
+    """Warp 1 of a CTA uses columns; both CTAs free them, whichever comes first."""
+    k.launch(grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    done, tile, user, ends = k.mbarriers("done"), k.fragment("tile", f32, (32, 32)), 0, (0, 1)
+    user, ends = 0, (0,)  # wrong 1
+    user, ends = 1, (1,)  # wrong 2
+    with k.one_thread():
+        k.mbarrier.init(done, 32)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("W", 0):
+        k.tcgen05.alloc(slot, 32, cta_group=2)
+    k.cluster.sync()
+    k.mem.load(address, slot[0])
+    d = k.tcgen05.tensor(address + (32 << 16), f32, (32, 32))
+    with k.role("U", 1), k.if_(k.cluster_rank.eq(user)):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(d, tile)  # error 1 2: tmem-lifetime by U
+        k.tcgen05.wait_st()
+        k.tcgen05.fence_before_thread_sync()
+        for rank in ends:
+            k.mbarrier.arrive(done[0].at(rank), scope="cluster")
+    with k.role("W", 0):
+        for rank in ends:
+            with k.if_(k.cluster_rank.eq(rank)):
+                k.mbarrier.wait(done, 0, scope="cluster")
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)  # error 1 2: tmem-lifetime by W
+    k.cluster.sync()
+
+
+@kernel(target="sm_100a", warps=2)
+def an_allocation_that_can_never_succeed(k: Builder) -> None:
+    slots, got = k.shared("slots", u32, (3,)), [k.var(f"got{i}") for i in range(3)]
+    sizes = (256, 256)
+    sizes = (256, 256, 64)  # wrong
+    with k.role("owner", 0):
+        for i, columns in enumerate(sizes):
+            k.tcgen05.alloc(slots[i], columns)  # error: tmem-lifetime by owner
+            k.mem.load(got[i], slots[i])
+        for i, columns in enumerate(sizes):
+            k.tcgen05.dealloc(got[i], columns)
+    k.sync_threads()  # error: tmem-lifetime by warp 1
