@@ -250,7 +250,7 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
         out.position(own.component, own.count)
         out.position(own.order, own.count)
     out.token(tuple(sorted(value.issuing)))
-    out.write((value.granted, value.met))
+    out.write(value.answer)
     out.token((value.given, tuple(value.loaded)))
     for sequence in value.loaded.values():
         out.position(warp.groups["tcgen05.ld"].component, sequence)

@@ -111,8 +111,8 @@ class Issuer:
     operations of lanes, as `Issued` has them; ``own``: by lane the operations that have such.
     ``runs``: (last sequence number, lanes) of the other mma, cp and shift, merged while the same
     lanes issue them; ``issuing``: lanes that have issued such, and ld
-    and st. ``granted``: the address a pending alloc got, ``met``: the partner has
-    carried out what it waits for with it. ``loaded``: by number of a tcgen05.ld its last execution;
+    and st. ``answer``: the partner has carried out what it waits for with it: the address that an
+    alloc got, or 0. ``loaded``: by number of a tcgen05.ld its last execution;
     ``given``: those of which the next tcgen05.st stores something that is made of all registers
     (U33).
     """
@@ -122,8 +122,7 @@ class Issuer:
     own: dict[int, Issued] = field(default_factory=dict)
     runs: list[tuple[int, int]] = field(default_factory=list)
     issuing: set[int] = field(default_factory=set)
-    granted: int | None = None
-    met: bool = False
+    answer: int | None = None
     loaded: dict[int, int] = field(default_factory=dict)
     given: frozenset[int] = frozenset()
     finish: float = 0.0

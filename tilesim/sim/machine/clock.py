@@ -56,6 +56,14 @@ class Components:
         rows = SHARED if self.generic else ROWS + 2 * self.own + self.in_shared
         return np.zeros(rows * self.size, dtype=np.int64)
 
+    def rows(self, clock: Clock, component: int) -> Clock:
+        """What a clock says of a component, row by row: a view of it."""
+        return clock[component :: self.size]
+
+    def in_time(self, clock: Clock) -> Clock:
+        """Row S of a clock: a view of it."""
+        return clock[: self.size]
+
     def own_row(self, rank: int) -> int:
         """The row of what is visible to the async proxy in the shared memory of this CTA."""
         return ROWS + rank

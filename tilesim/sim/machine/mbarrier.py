@@ -21,7 +21,7 @@ import numpy as np
 from tilesim.findings.finding import Named, Stated, together
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
-from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
+from tilesim.sim.machine.clock import GENERIC, NEVER, SHARED, Clock, join
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.events import Event
 from tilesim.sim.machine.result import Condition, Violation
@@ -271,8 +271,7 @@ class Mbarrier(Barrier):
         if warp.inits is None:
             return warp.component, tick
         component, number = warp.inits.component, warp.inits.add(warp.mask)
-        size = self.machine.components.size
-        warp.clock[component] = warp.clock[size + component] = number
+        warp.rows(component)[:SHARED] = number
         return component, number
 
     def check_visible(self, warp: Agent, op: Op) -> None:
@@ -280,11 +279,10 @@ class Mbarrier(Barrier):
         init = self.init
         assert init is not None
         component, value = self._initialised
-        size = self.machine.components.size
         if warp.index == init.warp.index and not warp.mask & ~init.mask:
             # its own lanes made it, whatever they have been parts of since
             return
-        known = warp.clock[size + component] >= value
+        known = warp.rows(component)[GENERIC] >= value
         if known and warp.index == init.warp.index and component in warp.known_to_all:
             # what lanes of one part did, others of it come after only where they have met
             known = warp.known_to_all[component] >= value
@@ -457,12 +455,12 @@ class Mbarrier(Barrier):
 
         ``remote``: the operations were issued in another CTA (for the strict reading of U4).
         """
-        clock = self.machine.components.clock()
-        size = self.machine.components.size
-        clock[component::size] = count
+        components = self.machine.components
+        clock = components.clock()
+        components.rows(clock, component)[:] = count
         if remote and self.machine.options.ptx:
             join(self.open.of_others(), clock)
-            join(self.open.own[:size], clock[:size])
+            join(components.in_time(self.open.own), components.in_time(clock))
         else:
             join(self.open.own, clock)
 
@@ -666,7 +664,7 @@ class Mbarrier(Barrier):
             Violation(
                 condition, self.named, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
-                None if past is None else past[: self.machine.components.size].copy(), harmless,
+                None if past is None else self.machine.components.in_time(past).copy(), harmless,
             ),
             self,
         )  # fmt: skip

@@ -191,17 +191,17 @@ class NamedBarrier(Barrier):
         if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
             self.machine.lean("H3", join_.op)
         self.note("join", join_.warp, join_.op, "joins", generation.number)
-        size = self.machine.components.size
         if visible:
             join(generation.joined, clock)
         else:
-            join(generation.joined[:size], clock[:size])
+            in_time = self.machine.components.in_time
+            join(in_time(generation.joined), in_time(clock))
         self.complete_if_full()
         return generation
 
     def complete_if_full(self) -> None:
         """Completes the generation when its count is met (also called when a warp exits)."""
-        generation = self.current
+        generation, components = self.current, self.machine.components
         if not generation.joins:
             return
         if generation.threads is None:
@@ -209,14 +209,12 @@ class NamedBarrier(Barrier):
             outside = [w for w in self.scope if w not in inside]
             if not all(w.exited for w in outside):
                 return
-            size = self.machine.components.size
             for warp in outside:
                 # in time, not in memory: an exit releases nothing
-                join(generation.joined[:size], warp.known[:size])
+                join(components.in_time(generation.joined), components.in_time(warp.known))
         elif 32 * len(generation.joins) < generation.threads:
             return
-        size = self.machine.components.size
-        generation.joined[self.component :: size] = generation.number + 1
+        components.rows(generation.joined, self.component)[:] = generation.number + 1
         generation.complete = True
         self.previous, self.current = generation, self._open(generation.number + 1)
         self.wake_waiters()
@@ -278,10 +276,10 @@ class NamedBarrier(Barrier):
             return
         for other in before.joins:
             if clock[other.component] < other.tick:
-                size = self.machine.components.size
+                past = self.machine.components.in_time(clock).copy()
                 self.machine.violation(
                     Violation("N", self.named, self.number, join_.op, join_.warp,
-                          other.op, other.warp, clock[:size].copy()),
+                          other.op, other.warp, past),
                     self,
                 )  # fmt: skip
                 return

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.tensor_memory import COLUMNS, LANES
 from tilesim.records import dataclass, field
+from tilesim.sim.machine.clock import GENERIC
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.warp import Agent, Awaited, Positions
@@ -354,8 +355,7 @@ class Tmem:
         at, made = allocation.at, allocation.warp
         if allocation.partner is not None:
             at += allocation.partner[1]
-        size = warp.machine.components.size
-        if any(warp.clock[size + component] >= tick for component, tick in at):
+        if any(warp.rows(component)[GENERIC] >= tick for component, tick in at):
             return True
         assert warp.tcgen05 is not None
         if warp.tcgen05.saw(

@@ -26,7 +26,7 @@ from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.async_groups import DRAINED, ORDER, FragmentUse, Groups, Inits
-from tilesim.sim.machine.clock import NEVER, SHARED, Clock, join, limited
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, NEVER, SHARED, Clock, join, limited
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
@@ -363,6 +363,10 @@ class Agent(ABC):
             return alone or self.common >= tick
         return self.is_known(clock, 0, component, tick, lanes)
 
+    def rows(self, component: int) -> Clock:
+        """What its clock says of a component, row by row: a view of it."""
+        return self.components.rows(self.clock, component)
+
     def knows_to(self, row: int) -> int:
         """Up to where some of its lanes know what is told in a row of a clock."""
         leaves = () if self.parts is None else self.parts.leaves
@@ -445,30 +449,28 @@ class Agent(ABC):
     def gather(self) -> None:
         """The active lanes have waited for each other, which hands over no memory (E19, E20): each
         comes after what the others have done."""
-        size, parts = self.components.size, self.spread
+        parts, in_time = self.spread, self.components.in_time
         if parts is None:
             tick = self.clock.item(self.component)
             self.followed[self.component] = self.gathered[self.component] = tick
             self.advance()
             return
-        done = np.maximum.reduce([part.clock[:size] for part in parts])
+        done = np.maximum.reduce([in_time(part.clock) for part in parts])
         for part in parts:
             tick = part.clock.item(part.component)
             self.followed[part.component] = self.gathered[part.component] = tick
-            np.maximum(part.clock[:size], done, out=part.clock[:size])
+            join(in_time(part.clock), done)
             if self.parts is not None:
                 self.parts.advance(part)
 
     def _share_groups(self) -> None:
         """All lanes know of the copies for which each of them has waited."""
-        size = self.components.size
         for kind, group in self.lane_groups.items():
             for component, done in group.known_to(FULL):
-                known = max(int(self.clock[size + component]), done)
-                self.clock[size + component] = self.settled[component] = known
-                if kind != "cp.async":
-                    # what the async proxy has read or written it has not to be told
-                    self.clock[2 * size + component] = self.clock[size + component]
+                rows = self.rows(component)
+                # what the async proxy has read or written it has not to be told
+                told = rows[GENERIC : SHARED if kind == "cp.async" else GLOBAL]
+                told[...] = self.settled[component] = max(rows.item(GENERIC), done)
 
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
@@ -541,8 +543,7 @@ class Agent(ABC):
 
     def retreat(self, tick: int) -> None:
         """Back to an earlier interval of the same instruction: its lanes do not follow another."""
-        size = self.components.size
-        self.clock[self.component] = self.clock[size + self.component] = tick
+        self.rows(self.component)[:SHARED] = tick
 
     @property
     def lanes(self) -> int:
@@ -676,8 +677,8 @@ class Parts:
 
     def _part(self, part: Part, masks: list[int]) -> None:
         """Splits a part: of each other, its lanes then know what is settled."""
-        size = self._size
-        known = {c: part.clock[c::size].tolist() for c in part.settled}
+        size, components = self._size, self._warp.components
+        known = {c: components.rows(part.clock, c).tolist() for c in part.settled}
         children = [self._child(part, mask) for mask in masks]
         self.leaves.remove(part)
         self.leaves += children
@@ -688,7 +689,7 @@ class Parts:
         # one (H10)
         begun = [
             (row, first)
-            for row, first in self._warp.components.begun
+            for row, first in components.begun
             if part.clock[row * size + part.component] <= since
         ]
         for component, rows in known.items():
@@ -705,7 +706,7 @@ class Parts:
     def note_waited(self, part: Part, component: int, number: int, *, both: bool) -> None:
         """The lanes of ``part`` have waited for their copies among the first ``number`` there,
         which other lanes made as well; ``both`` proxies know what these have left."""
-        rows = part.clock[part.component :: self._size]
+        rows = self._warp.components.rows(part.clock, part.component)
         until = (number, number, *((number if both else 0) for _ in rows[SHARED:]))
         start = (part.mask, part.component, int(rows[0]))
         self._remember(component, Parting(0, until, (start,)))

@@ -145,7 +145,7 @@ class Warpgroup(Barrier):
         number = self._commits.get(warp, 0)
         self._commits[warp] = number + 1
         current = self._rounds.get(number)
-        known = warp.clock[: self.machine.components.size]
+        known = self.machine.components.in_time(warp.clock)
         if current is None:
             current = self._rounds[number] = Round(known.copy())
         else:
@@ -173,7 +173,7 @@ class Warpgroup(Barrier):
         current = self._rounds.get(number)
         if current is None:
             return
-        join(warp.clock[: self.machine.components.size], current.clock)
+        join(self.machine.components.in_time(warp.clock), current.clock)
         text = f"has waited for wgmma group {number}"
         self.machine.note("leave", self.component, warp, op, text, phase=number)
         current.waits += 1

@@ -35,7 +35,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.access import EVERY, Access, leave_the_same
-from tilesim.sim.machine.clock import GENERIC, Clock, join
+from tilesim.sim.machine.clock import GENERIC, SHARED, Clock, join
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.unknown import require_known
@@ -560,9 +560,7 @@ def _knows(read: Access, record: Access) -> bool:
     warp = read.warp
     if record.warp is warp:
         return record.lanes == read.lanes
-    return bool(
-        warp.clock[GENERIC * warp.machine.components.size + record.component] >= record.tick
-    )
+    return bool(warp.rows(record.component)[GENERIC] >= record.tick)
 
 
 @cached
@@ -603,12 +601,12 @@ def position(warp: Agent, element: Element) -> tuple[int, int]:
 
 def published(warp: Agent, element: Element, *, own: bool) -> Clock:
     """What the store of an element releases: no other store of its vector; ``own``: itself."""
-    clock, size = warp.clock.copy(), warp.machine.components.size
-    before = clock[warp.component :: size]
+    clock, rows = warp.clock.copy(), warp.components.rows
+    before = rows(clock, warp.component)
     np.minimum(before, warp.tick - 1, out=before)
     if own:
         component, tick = position(warp, element)
-        clock[component] = clock[GENERIC * size + component] = tick
+        rows(clock, component)[:SHARED] = tick
     return clock
 
 

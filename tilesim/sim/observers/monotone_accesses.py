@@ -289,7 +289,7 @@ def _past(w: Warp, wait: WordWait) -> Clock:
     lap = None if wait.first else w.laps.get(wait.head)
     past = None if lap is None else lap.past
     if past is None:
-        past = w.clock[: w.machine.components.size].copy()
+        past = w.components.in_time(w.clock).copy()
         if lap is not None:
             lap.past = past
     return past

@@ -157,22 +157,20 @@ def in_no_order(pair: Overlap, kind: Kind, why: str, fix: str) -> None:
 
 def _other_fence(pair: Overlap) -> tuple[str, ...]:
     """A note on a fence that lies on the way and does not order this memory."""
-    machine, memory = pair.access.warp.machine, pair.memory
-    record, clock = pair.record, pair.clock
-    size = machine.components.size
-    shared = memory.mbarriers is not None
-    if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
+    record, rows = pair.record, pair.access.warp.components
+    known = rows.rows(pair.clock, record.component)
+    shared = pair.memory.mbarriers is not None
+    if known[GLOBAL if shared else SHARED] >= record.tick:
         space = "shared" if shared else "global"
         return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
-    rows = machine.components
     others = [rows.own_row(rank) for rank in range(rows.own) if shared]
-    if any(clock[row * size + record.component] >= record.tick for row in others):
+    if any(known[row] >= record.tick for row in others):
         return (
             "a fence.proxy.async lies between, but shared::cta is the memory of the CTA that "
             "executes it: this is another one's (H9)",
         )
     halves = [HALF, *(rows.own_half(rank) for rank in range(rows.own))]
-    if any(clock[row * size + record.component] >= record.tick for row in halves):
+    if any(known[row] >= record.tick for row in halves):
         return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
     return ()
 

@@ -16,7 +16,7 @@ from tilesim.sim.machine.access import (
     noncoherent,
     reads_noncoherently,
 )
-from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.word_order import (
@@ -397,11 +397,10 @@ class RaceDetector:
 
         A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
         """
-        size = self.machine.components.size
         every = barrier.component, barrier.engine, barrier.peers
         for component in every if components is None else components:
             if component is not None:
-                own = warp.clock[size + component :: size]
+                own = warp.rows(component)[GENERIC:]
                 np.minimum(own, known, out=own)
                 self._alone.setdefault((component, barrier.base + barrier.phase), set()).add(warp)
 

@@ -30,7 +30,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import LANES
 from tilesim.records import dataclass
 from tilesim.sim.machine.async_groups import DRAINED
-from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.clock import GENERIC, SHARED, Clock
 from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.tensor_memory import Allocation, Cells, Tmem, TmemAccess
 from tilesim.sim.machine.warp import Agent
@@ -185,7 +185,7 @@ class TmemOrder:
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         """With which switches it is known to be complete: without the tcgen05 fences by U20."""
-        known = bool(new.warp.clock[self._size + old.component] >= old.sequence)
+        known = bool(new.warp.rows(old.component)[GENERIC] >= old.sequence)
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is new.warp and old.kind in ("ld", "st")
         if (known and own) or self._seen(
@@ -203,7 +203,7 @@ class TmemOrder:
             return False
         warp, component = new.warp, group.component
         if old.warp is not warp:
-            return bool(warp.clock[self._size + component] >= old.sequence)
+            return bool(warp.rows(component)[GENERIC] >= old.sequence)
         # what its own lanes have stored it comes after where all of them have met since
         known = warp.known_to_all.get(component, 0) >= old.sequence
         return known or (new.kind == "st" and self._is_given(old))
@@ -293,8 +293,7 @@ class TmemOrder:
 
     def _known_somehow(self, old: TmemAccess, warp: Agent) -> bool:
         """Whether the completion was handed over at all."""
-        clock = warp.clock
-        return bool(max(clock[old.component], clock[self._size + old.component]) >= old.sequence)
+        return bool(warp.rows(old.component)[:SHARED].max() >= old.sequence)
 
     def _fences(self, old: TmemAccess, new: TmemAccess) -> str:
         after = "tcgen05.fence::after_thread_sync after the hand-over"

@@ -252,6 +252,6 @@ def _waits_grids(c: Operands, op: Op, effect: fx.WaitsGrids) -> Act:
     def step(w: Warp) -> None:
         component = w.machine.dependency
         if component is not None:
-            w.clock[component :: w.machine.components.size] = 1
+            w.rows(component)[:] = 1
 
     return Act(step)

@@ -57,7 +57,7 @@ def _hand_over_inits(w: Warp) -> None:
     """What a fence gives to a later arrive at the cluster barrier: that mbarriers exist (D6)."""
     assert w.inits is not None
     made = w.machine.components.clock()
-    made[w.machine.components.size + w.inits.component] = w.inits.made_by(w.mask)
+    w.components.rows(made, w.inits.component)[GENERIC] = w.inits.made_by(w.mask)
     w.fences.hand_over("cluster", made)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.async_groups import DRAINED
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, SHARED
 from tilesim.sim.machine.compose import Act, executor
 from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.lanes import FULL
@@ -65,13 +66,11 @@ def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
         group = w.lane_groups[kinds[0]]
         if both and group.must_wait(w.mask, pending) and machine.sleep_until(w, group.finish):
             return True
-        size = machine.components.size
+        proxies = slice(GENERIC, GLOBAL if both else SHARED)
         maps = (_MAPS,) if both and _MAPS in w.lane_groups else ()
         for kind in (*waited, *maps):
             for component, done in w.lane_groups[kind].wait_by(w.mask, pending):
-                w.clock[size + component] = done
-                if both:
-                    w.clock[2 * size + component] = done
+                w.rows(component)[proxies] = done
             if w.part is not None and w.parts is not None:
                 for component, done in w.lane_groups[kind].waited_partly(w.mask):
                     w.parts.note_waited(w.part, component, done, both=both)
@@ -93,11 +92,9 @@ def _waits_together(op: Op, pending: int) -> Step:
             if machine.sleep_until(w, group.finish):
                 return True
             w.warpgroup.passed(w, pending, op)
-        size = machine.components.size
         done = group.wait(pending)
-        own = w.warpgroup.waited[w.number % WARPS]
-        for component in (group.component, own):
-            w.clock[size + component] = w.clock[2 * size + component] = done
+        for component in (group.component, w.warpgroup.waited[w.number % WARPS]):
+            w.rows(component)[GENERIC:GLOBAL] = done
         return None
 
     return step
@@ -139,13 +136,13 @@ def _giving(step: Step, loads: frozenset[int]) -> Step:
 
 
 def _note_drained(w: Warp, *, together: bool) -> None:
-    group, size = w.groups[DRAINED], w.machine.components.size
+    group = w.groups[DRAINED]
     group.done = group.opened = w.groups["tcgen05.ld"].opened
     known = [(w.clock, w.known_to_all)]
     if w.spread is not None:
         known = [(part.clock, part.settled) for part in w.spread]
     for clock, settled in known:
-        clock[size + group.component] = group.done
+        w.components.rows(clock, group.component)[GENERIC] = group.done
         if together:
             settled[group.component] = group.done
 
@@ -160,8 +157,7 @@ def _waits_of_warp(kind: str) -> Step:
     def step(w: Warp) -> None:
         group = w.groups[kind]
         group.done = group.opened
-        size = w.machine.components.size
-        w.clock[size + group.component] = w.clock[2 * size + group.component] = group.done
+        w.rows(group.component)[GENERIC:GLOBAL] = group.done
         if kind == "tcgen05.ld" and DRAINED in w.groups:
             _note_drained(w, together=True)
 

@@ -25,7 +25,7 @@ from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.expression import assign
@@ -355,7 +355,7 @@ def _tell(barrier: Mbarrier, group: LaneGroups, promise: Promise) -> None:
     components = barrier.machine.components
     published = components.clock()
     for component, done in group.tell(barrier.component, barrier.base + barrier.phase, promise):
-        published[components.size + component] = done
+        components.rows(published, component)[GENERIC] = done
     barrier.publish(published, barrier.cta)
 
 
@@ -534,7 +534,7 @@ def _skipped_away(barrier: Mbarrier, w: Warp) -> dict[int, int]:
     that leaves out a phase before the last one: it has waited for that at another scope (U7)."""
     skipped: dict[int, int] = {}
     for component, (before, handed) in barrier.away_before.items():
-        known = max(w.clock.item(w.machine.components.size + component), handed)
+        known = max(w.rows(component).item(GENERIC), handed)
         if known < before:
             skipped[component] = known
     return skipped

@@ -24,7 +24,7 @@ from tilesim.ir.fragments import Held
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
-from tilesim.sim.machine.clock import GENERIC, Clock
+from tilesim.sim.machine.clock import GENERIC, SHARED, Clock
 from tilesim.sim.machine.compose import Act, Give, Take, acting, executor, lane_by_lane
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.execute.lanes import per_lane
@@ -351,10 +351,9 @@ def _issue(w: Warp, op: Op, step: Step, clock: Clock) -> None:
 
 def _agent(w: Warp, op: Op, clock: Clock) -> Warp:
     """The thread that carries out what the active lane of ``w`` issues."""
-    machine = w.machine
     component = _position(w, op)
     tick = w.async_ticks[component] = w.async_ticks[component] + 1
-    clock[component] = clock[GENERIC * machine.components.size + component] = tick
+    w.components.rows(clock, component)[:SHARED] = tick
     one = copy(w)
     one.base = one.component = component
     one.origin, one.clock, one.fences = one, clock, Fences()

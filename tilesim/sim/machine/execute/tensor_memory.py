@@ -24,7 +24,7 @@ from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import ORDER, Issuer
-from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.clock import GENERIC, NEVER, SHARED
 from tilesim.sim.machine.compose import (
     Act,
     Effects,
@@ -422,16 +422,16 @@ def _allocates(c: Operands, op: Op, effect: fx.AllocatesTmem) -> Give:
     )
 
     def read(w: Warp) -> int | None:
-        issuer, _ = issuer_of(w)
         if decides:
             w.machine.outcome.allocated[op.number] = op
-        if issuer.granted is None:
-            if tmem_of(w.cta).request is None:
-                _check_alloc(w, effect)
-            if not _grant(w, op, effect):
-                _wait(w, op, effect)
-                return None
-        address, issuer.granted = issuer.granted, None
+        address = _answered(w)
+        if address is not None:
+            return address
+        if tmem_of(w.cta).request is None:
+            _check_alloc(w, effect)
+        address = _grant(w, op, effect)
+        if address is None:
+            _wait(w, op, effect)
         return address
 
     return Give(effect, read, blocks=True)
@@ -458,18 +458,18 @@ def _check_alloc(w: Warp, effect: fx.AllocatesTmem) -> None:
         )
 
 
-def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
-    """Takes the columns if they are free (in both CTAs of a pair, once both ask)."""
+def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> int | None:
+    """Takes the columns if they are free (in both CTAs of a pair, once both ask): their address."""
     tmem, columns = tmem_of(w.cta), effect.columns
     partner = None
     if effect.pair:
         partner = _meet(w, Request(w, op, 0, columns))
         if partner is None:
-            return False
+            return None
     places = [tmem] if partner is None else [tmem, tmem_of(_peer_cta(w))]
     first = fitting([t.pool for t in places], columns)
     if first is None:
-        return False
+        return None
     _note_order(w, tmem, op)
     if any(_may_wait_for_others(w.machine, t) for t in places):
         what = "whether CTAs of other clusters on its SM leave columns for a tcgen05.alloc (G6)"
@@ -481,18 +481,13 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
         w.machine.nondeterministic(what, op, explorable=False)
     tag = free_tag(places, columns)
     new = tmem.take(first, columns, tag, w, op, None if partner is None else partner.warp)
-    issuer_of(w)[0].granted = new.address
     if partner is not None:
-        other = tmem_of(_peer_cta(w))
-        other.take(first, columns, tag, partner.warp, partner.op, w)
-        assert partner.warp.tcgen05 is not None
-        partner.warp.tcgen05.granted = new.address
-        tmem.request = other.request = None
+        places[1].take(first, columns, tag, partner.warp, partner.op, w)
         partner.warp.gather()
-        w.machine.wake(partner.warp)
+        _answer(w, partner, new.address)
     # what follows one of its lanes from here on follows it
     w.gather()
-    return True
+    return new.address
 
 
 def _may_wait_for_others(machine: Machine, tmem: Tmem) -> bool:
@@ -548,11 +543,20 @@ def _peer_cta(w: Warp) -> Cta:
     return w.cta.cluster.ctas[w.cta.rank ^ 1]
 
 
-def _passes(w: Warp) -> bool:
-    """Whether its partner has carried out what the warp waited for with it."""
+def _answered(w: Warp) -> int | None:
+    """What its partner has answered that has carried out what the warp waited for with it."""
     issuer, _ = issuer_of(w)
-    met, issuer.met = issuer.met, False
-    return met
+    answer, issuer.answer = issuer.answer, None
+    return answer
+
+
+def _answer(w: Warp, partner: Request, answer: int = 0) -> None:
+    """What both warps of a pair ask for is carried out: the one that waited goes on."""
+    for tmem in (tmem_of(w.cta), tmem_of(_peer_cta(w))):
+        tmem.request = None
+    assert partner.warp.tcgen05 is not None
+    partner.warp.tcgen05.answer = answer
+    w.machine.wake(partner.warp)
 
 
 def _together(w: Warp, request: Request, act: Callable[[Request], object]) -> bool | None:
@@ -561,11 +565,7 @@ def _together(w: Warp, request: Request, act: Callable[[Request], object]) -> bo
     if partner is None:
         return _wait_for_pair(w, request.op)
     act(partner)
-    for tmem in (tmem_of(w.cta), tmem_of(_peer_cta(w))):
-        tmem.request = None
-    assert partner.warp.tcgen05 is not None
-    partner.warp.tcgen05.met = True
-    w.machine.wake(partner.warp)
+    _answer(w, partner)
     return None
 
 
@@ -604,7 +604,7 @@ def _frees(c: Operands, op: Op, effect: fx.FreesTmem) -> Act:
     address, columns = c.expr(effect.address), effect.columns
 
     def step(w: Warp) -> bool | None:
-        if _passes(w):
+        if _answered(w) is not None:
             return None
         request = Request(w, op, uniform(address(w), w), columns)
         if effect.pair:
@@ -661,8 +661,7 @@ def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> No
     the other CTA's is done (G9; a B300 fails otherwise)."""
     assert allocation.partner is not None
     partner, at = allocation.partner
-    size = warp.machine.components.size
-    if any(warp.clock[size + component] >= tick for component, tick in at):
+    if any(warp.rows(component)[GENERIC] >= tick for component, tick in at):
         return
     warp.machine.report(
         "tmem-lifetime",
@@ -688,7 +687,7 @@ def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
 @executor(fx.RelinquishesTmem)
 def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
     def step(w: Warp) -> bool | None:
-        if _passes(w):
+        if _answered(w) is not None:
             return None
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
@@ -748,7 +747,7 @@ _COMMIT_LATENCY = 20
 def _orders(c: Operands, op: Op, effect: fx.OrdersTmem) -> Act:
     def after(w: Warp) -> None:
         issuer, _ = issuer_of(w)
-        issuer.see(w.mask, w.clock[: w.machine.components.size].copy())
+        issuer.see(w.mask, w.components.in_time(w.clock).copy())
 
     return Act(_publish_order if effect.before else after)
 
@@ -767,9 +766,8 @@ def _publish_order(w: Warp) -> None:
     told = [(own.order, own.count) for lane, own in issuer.own.items() if lane & w.mask]
     if all(lanes & w.mask for lanes in issuer.issuing):
         told.append((order.component, order.opened))
-    size = w.machine.components.size
     for component, issued in told:
-        w.clock[component] = w.clock[size + component] = issued
+        w.rows(component)[:SHARED] = issued
 
 
 @operation(with_effect(fx.Commits, group="tcgen05"))
