@@ -112,9 +112,8 @@ def check(
 
     def prove(mended: Program | Mir | Simulation, thorough: bool, left: float) -> Trial:
         limits = search if thorough else replace(search, schedules=0, limits=NO_LIMITS)
-        trial = Checking(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
-        trial.explains = False
-        said = whole(trial.check())
+        until = Timer(timedelta(seconds=left))
+        said = whole(Checking(mended, strict, checked, limits, None, until, explains=False).check())
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
     try:
@@ -191,7 +190,7 @@ def prove_alone(
     from tilesim.checker.for_all import fitting
 
     given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None)
-    checker = Checking(program, strict, given, search, None, timer)
-    checker.explains = prepare is None
-    (prepare or (lambda _: None))(checker.simulation)
+    checker = Checking(program, strict, given, search, None, timer, explains=prepare is None)
+    if prepare is not None:
+        prepare(checker.simulation)
     return whole(checker.check())

@@ -257,15 +257,16 @@ class Checking:
 
     def __init__(
         self, program: Program | Mir | Simulation, strict: Strict, inputs: Mapping[str, Any],
-        search: Search, progress: Callable[[int], None] | None, timer: Timer,
+        search: Search, progress: Callable[[int], None] | None, timer: Timer, *,
+        explains: bool = True,
     ) -> None:  # fmt: skip
+        """``explains``: whether the causes of findings are looked for, which costs another run."""
         self.strict: Strict = strict
         self.inputs = inputs
         self.search = search
         self.progress = progress
         self.timer = timer
-        #: whether the causes of findings are looked for, which costs another run
-        self.explains = True
+        self.explains = explains
         if not isinstance(program, Simulation):
             program = Simulation(program, numbers=False, strict=strict)
         self.simulation = program
@@ -694,7 +695,8 @@ class Checking:
             return surely
         limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else NO_LIMITS
         search = replace(self.search, schedules=0, limits=limits, start=None)
-        strict = Checking(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)
-        strict.explains = False
+        strict = Checking(
+            self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer, explains=False
+        )
         said = whole(strict.check())
         return used(strict.simulation.code.mir, may, said, undecided=strict.simulation.ended_early)

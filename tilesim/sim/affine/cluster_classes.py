@@ -652,7 +652,7 @@ def _other(follower: Follower, which: Mask, trip_counts: tuple[TripCounts, ...])
 # ------------------------------------------------------------------ a run that is made again
 
 
-def kept(follower: Follower) -> Callable[[], None]:
+def checkpoint(follower: Follower) -> Callable[[], None]:
     """A function that makes a follower forget what it has seen since now."""
     state = copy(vars(follower))
     state["departures"] = dict(follower.departures)

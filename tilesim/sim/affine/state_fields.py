@@ -96,10 +96,6 @@ def positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
 # ------------------------------------------------ groups of asynchronous operations, and warpgroups
 
 
-def _committed(out: Writer, group: Groups, value: list[int]) -> None:
-    _open_groups(out, group, value)
-
-
 def _open_groups(out: Writer, group: Groups, committed: list[int]) -> None:
     """The committed groups, the last of them: of more than any wait lets remain it does not matter
     how many there are."""
@@ -142,7 +138,7 @@ def _promised(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promis
 
 
 GROUPS: dict[str, FieldWriter] = {
-    "opened": at_component, "done": at_component, "committed": _committed, "finish": time,
+    "opened": at_component, "done": at_component, "committed": _open_groups, "finish": time,
 }  # fmt: skip
 LANE_GROUPS: dict[str, FieldWriter] = {
     "tracked": at_component, "runs": _runs, "threads": _threads, "promised": _promised,
@@ -180,9 +176,6 @@ WARPGROUP: dict[str, FieldWriter] = {"_rounds": _rounds, "_commits": _commits, "
 
 
 # ---------------------------------------------------------------------- warps
-
-
-# ------------------------------------------------------------- the fields of all parts of the state
 
 
 def is_number(register: Any) -> bool:
@@ -485,14 +478,6 @@ def _observer(out: Writer, owner: Any, value: Any) -> None:
     out.write(getattr(value, "follower", value))
 
 
-def _same(out: Writer, value: object) -> None:
-    out.identity(value)
-
-
-def _named(out: Writer, value: Named) -> None:
-    out.token(value)
-
-
 def _lanes(out: Writer, value: Lanes) -> None:
     out.token(("lanes", value.bits))
 
@@ -584,16 +569,16 @@ FIELDS: Fields = {
 
 OBJECTS: Objects = {
     Footprint: _footprint,
-    FootprintTable: _same,
+    FootprintTable: Writer.identity,
     _Selected: _selected,
     Warp: _of_one_machine,
     Access: _of_one_machine,
     Follower: _follower,
     Lanes: _lanes,
-    Code: _same,
-    Options: _same,
-    Finding: _same,
-    Named: _named,
+    Code: Writer.identity,
+    Options: Writer.identity,
+    Finding: Writer.identity,
+    Named: Writer.token,
 }
 
 

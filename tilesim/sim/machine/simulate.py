@@ -335,9 +335,9 @@ class Simulation:
         followers = [self.followers[i] for i, _ in environments if i in self.followers]
         restore: list[Callable[[], None]] = []
         if followers:
-            from tilesim.sim.affine.cluster_classes import kept
+            from tilesim.sim.affine.cluster_classes import checkpoint
 
-            restore = [kept(follower) for follower in followers]
+            restore = [checkpoint(follower) for follower in followers]
         try:
             # in repetitions left out no read is compared with what an earlier one discarded
             skips = self.skips and not self.code.losing
