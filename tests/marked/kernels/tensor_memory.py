@@ -264,9 +264,9 @@ def a_pair_frees_when_each_knows_that_both_are_done(k: Builder) -> None:
     """Warp 1 of a CTA uses columns; both CTAs free them, whichever comes first."""
     k.launch(grid=2, cluster=2)
     slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    done, tile, user, ends = k.mbarriers("done"), k.fragment("tile", f32, (32, 32)), 0, (0, 1)
-    user, ends = 0, (0,)  # wrong 1
-    user, ends = 1, (1,)  # wrong 2
+    done, tile, user, ends = k.mbarriers("done"), k.fragment("tile", f32, (32, 32)), 0, [0, 1]
+    user, ends = 0, [0]  # wrong 1
+    user, ends = 1, [1]  # wrong 2
     with k.one_thread():
         k.mbarrier.init(done, 32)
         k.fence.mbarrier_init()
@@ -295,8 +295,8 @@ def a_pair_frees_when_each_knows_that_both_are_done(k: Builder) -> None:
 @kernel(target="sm_100a", warps=2)
 def an_allocation_that_can_never_succeed(k: Builder) -> None:
     slots, got = k.shared("slots", u32, (3,)), [k.var(f"got{i}") for i in range(3)]
-    sizes = (256, 256)
-    sizes = (256, 256, 64)  # wrong
+    sizes = [256, 256]
+    sizes = [256, 256, 64]  # wrong
     with k.role("owner", 0):
         for i, columns in enumerate(sizes):
             k.tcgen05.alloc(slots[i], columns)  # error: tmem-lifetime by owner
