@@ -8,7 +8,8 @@ from .clusters import cta, pair
 from .notation import global_words, words
 from .table import completes, defect, fails, row
 
-_LOST = fails(defect("race", CTA0="k.mem.store(x[0], 1)", CTA1="k.mem.load(r, x.view().at(0)[0])"))
+_STORE, _LOAD = "k.mem.store(x.view().at(of)[0], 1)", "k.mem.load(r, x.view().at(of)[0])"
+_LOST = fails(defect("race", CTA0=_STORE, CTA1=_LOAD))
 _LOST_GLOBAL = fails(defect("race", CTA0="k.mem.store(g[0], 2)", CTA1="k.mem.load(r, g[0])"))
 
 
@@ -21,9 +22,13 @@ _LOST_GLOBAL = fails(defect("race", CTA0="k.mem.store(g[0], 2)", CTA1="k.mem.loa
 @row("LV09-global-release", _LOST_GLOBAL, release="restricted", acquire="whole", in_global=True)
 @row("LV09-global-acquire", _LOST_GLOBAL, release="whole", acquire="restricted", in_global=True)
 @row("LV09-global-whole", completes(out=2), release="whole", acquire="whole", in_global=True)
+@row("LV09-peer", _LOST, release="restricted", acquire="restricted", of=1)
+@row("LV09-peer-acquire", _LOST, release="restricted", acquire="whole", of=1)
+@row("LV09-peer-whole", completes(out=1), release="whole", acquire="restricted", of=1)
 def relaxed_arrive_between_fences(
-    k: Builder, *, release: str, acquire: str, in_global: bool = False
+    k: Builder, *, release: str, acquire: str, in_global: bool = False, of: int = 0
 ) -> None:
+    """CTA 0 stores to the shared memory ``of`` one of both; a release is for its own (H18)."""
     pair(k)
     x, g, out, r = words(k, "x"), global_words(k, "g"), global_words(k, "out"), k.var("r")
     b = k.mbarriers("b")
@@ -32,7 +37,7 @@ def relaxed_arrive_between_fences(
         k.fence.mbarrier_init()
     k.cluster.sync()
     with cta(k, 0), k.elected():
-        k.mem.store(x[0], 1)
+        k.mem.store(x.view().at(of)[0], 1)
         if in_global:
             k.mem.store(g[0], 2)
         if release == "restricted":
@@ -49,7 +54,7 @@ def relaxed_arrive_between_fences(
         if in_global:
             k.mem.load(r, g[0])
         else:
-            k.mem.load(r, x.view().at(0)[0])
+            k.mem.load(r, x.view().at(of)[0])
         k.mem.store(out[0], r)
     k.cluster.sync()
 

@@ -35,7 +35,7 @@ class Components:
     """Hands out component numbers; `size` is fixed once the machine is built.
 
     ``own``: of so many CTAs of a cluster the shared memories have rows of their own.
-    ``in_shared``: the generic proxy has a row for shared memory. ``generic``: there are no rows but
+    ``in_shared``: the generic proxy has rows for shared memory. ``generic``: there are no rows but
     S and G.
     """
 
@@ -53,7 +53,7 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        rows = SHARED if self.generic else ROWS + 2 * self.own + self.in_shared
+        rows = SHARED if self.generic else ROWS + 2 * (self.own + self.in_shared)
         return np.zeros(rows * self.size, dtype=np.int64)
 
     def rows(self, clock: Clock, component: int) -> Clock:
@@ -73,12 +73,18 @@ class Components:
         """The row of what the generic proxy sees in shared memory alone."""
         return ROWS + 2 * self.own
 
-    def also(self, row: int, own_row: int) -> int:
+    @property
+    def of_owners_row(self) -> int:
+        """The same, and of accesses to shared memory by threads of the CTA that has it."""
+        return self.in_shared_row + 1
+
+    def also(self, row: int, own_row: int, *, of_owner: bool) -> int:
         """Where the row begins about fences for one memory alone (H9), which is ``own_row``, or for
         shared memory (H18), in which what is not known in the one that begins at ``row`` may be
-        known; 0 if there is none."""
+        known; 0 if there is none. ``of_owner``: of an access by a thread of the CTA whose memory it
+        is."""
         if self.in_shared and row == self.size:
-            return self.in_shared_row * self.size
+            return (self.of_owners_row if of_owner else self.in_shared_row) * self.size
         return own_row * self.size if row == SHARED * self.size else 0
 
     def of_shared(self, clock: Clock) -> Clock:
@@ -86,6 +92,7 @@ class Components:
         known, size = clock.copy(), self.size
         rows = known.reshape(-1, size)
         join(rows[self.in_shared_row], rows[GENERIC])
+        join(rows[self.of_owners_row], rows[self.in_shared_row])
         rows[GENERIC] = rows[GLOBAL] = 0
         return known
 
@@ -99,7 +106,8 @@ class Components:
         if self.generic:
             return []
         own = [(self.own_row(rank), self.own_half(rank)) for rank in range(self.own)]
-        return [(SHARED, HALF), *own, *([(self.in_shared_row, GENERIC)] if self.in_shared else [])]
+        in_shared = [self.in_shared_row, self.of_owners_row] if self.in_shared else []
+        return [(SHARED, HALF), *own, *((row, GENERIC) for row in in_shared)]
 
 
 def join(clock: Clock, other: Clock) -> None:

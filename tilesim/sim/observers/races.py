@@ -353,7 +353,8 @@ class RaceDetector:
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known in the other one either."""
-        also = self.machine.components.also(row, memory.own_row)
+        of_owner = record.warp.cta.memory is memory
+        also = self.machine.components.also(row, memory.own_row, of_owner=of_owner)
         return not also or bool(clock[also + record.component] < record.tick)
 
     def _enters_global(
@@ -441,7 +442,8 @@ class RaceDetector:
             return False
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
         near = memory.mbarriers is not None
-        also = machine.components.also(row, memory.own_row) if near else 0
+        of_owner = record.warp.cta.memory is memory
+        also = machine.components.also(row, memory.own_row, of_owner=of_owner) if near else 0
         for at in (row, also) if also else (row,):
             if published_also(record, clock, at) or known_as_one(record, other, clock, at):
                 return False
@@ -551,7 +553,7 @@ class Completions:
 
         def knows(at: int, access: Access) -> bool:
             row = rows[access.asynchronous, access.write]
-            own = also(row, memory.own_row)
+            own = also(row, memory.own_row, of_owner=access.warp.cta.memory is memory)
             known = clock[row + at] >= access.tick
             return bool(known or (own and clock[own + at] >= access.tick))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, Clock, join
 from tilesim.sim.machine.compose import Act, executor, in_groups
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.operands import Operands
@@ -69,6 +69,20 @@ def _by_observers(w: Warp, fence: Callable[[Warp], None], *, acquires: bool) -> 
     in_groups(w, keys, lambda _: fence(w))
 
 
+def _of_own_memory(w: Warp) -> Clock:
+    """What a releasing fence for the shared memory of its CTA hands over: what threads of the CTA
+    have done there (H18)."""
+    components = w.machine.components
+    known = components.of_shared(w.clock)
+    rows = known.reshape(-1, components.size)
+    rows[components.in_shared_row] = 0
+    for other in w.machine.warps:
+        if other.cta is not w.cta:
+            own = [other.base, *(other.parts.components if other.parts else ())]
+            rows[components.of_owners_row, own] = 0
+    return known
+
+
 @executor(fx.Orders)
 def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
     acquires, releases, scope = effect.acquires, effect.releases, effect.scope
@@ -83,7 +97,7 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
             if acquires:
                 w.fences.acquire_in_shared(w.cta, w.clock, w.machine.components)
             if releases:
-                w.fences.release_in_shared(w.machine.components.of_shared(w.clock))
+                w.fences.release_in_shared(_of_own_memory(w))
                 w.advance()
 
         return Act(lambda w: _by_observers(w, in_shared, acquires=acquires))
