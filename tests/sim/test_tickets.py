@@ -81,6 +81,93 @@ def test_parts_that_are_not_ordered(fault: str, splits: int) -> None:
     }
 
 
+def test_no_more_runs_for_more_ctas_of_which_any_may_be_the_last() -> None:
+    few, many = (check(split_k.build(splits=splits)).stats for splits in (3, 40))
+    assert few.schedules == many.schedules
+
+
+@ts.kernel(warps=1)
+def leaves_a_mark(k: Builder, *, ctas: int = 6, odd: bool = True) -> None:
+    """Each CTA stores in a place of its own once it has counted; the last one beside it, but CTA 3
+    where CTA 2 does."""
+    k.launch(grid=ctas)
+    count, data = k.tensor("count", s32, (1,)), k.tensor("data", s32, (2 * ctas,))
+    t, own = k.var("t", 0), 2 * k.cta_x
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, result=t, sem="relaxed", scope="gpu")
+        with k.if_(t.eq(ctas - 1)):
+            k.mem.store(data[own + 1 - 3 * ((k.cta_x % 4).eq(3)) if odd else own + 1], 1)
+        with k.if_(t < ctas - 1):
+            k.mem.store(data[own], 1)
+
+
+def test_the_last_one_at_a_place_that_depends_on_which_it_is() -> None:
+    report = check(leaves_a_mark.build())
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
+    assert len(lines(report, "race")) == 2
+    assert check(leaves_a_mark.build(odd=False)).verdict == "proved"
+
+
+@ts.kernel(warps=1)
+def two_counters(k: Builder, *, half: int = 4, every: bool = True) -> None:
+    """The last CTA to count at either of two words adds up what those that count there have left;
+    with ``every`` what all have left."""
+    k.launch(grid=2 * half)
+    count, parts = k.tensor("count", s32, (2,)), k.tensor("parts", s32, (2 * half,))
+    t, part, word = k.var("t", 0), k.var("part", 0), k.cta_x // half
+    with k.elected():
+        k.mem.store(parts[k.cta_x], 1)
+        k.mem.atomic(count[word], "add", 1, result=t, sem="acq_rel", scope="gpu")
+        with k.if_(t.eq(half - 1)):
+            for i in range(half):
+                k.mem.load(part, parts[word * half + i])
+                if every:
+                    k.mem.load(part, parts[(1 - word) * half + i])
+
+
+def test_who_is_last_at_one_of_two_counters_knows_nothing_of_the_other() -> None:
+    report = check(two_counters.build())
+    assert report.verdict == "failed"
+    assert lines(report, "race") == {
+        "k.mem.store(parts[k.cta_x], 1)",
+        "k.mem.load(part, parts[(1 - word) * half + i])",
+    }
+    assert check(two_counters.build(every=False)).verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def adds_up_early(k: Builder, *, ctas: int = 6, early: int = 3) -> None:
+    """In the CTA that counts last the second warp reads one part without waiting for the first."""
+    k.launch(grid=ctas)
+    count, parts = k.tensor("count", s32, (1,)), k.tensor("parts", s32, (ctas, 64))
+    last, turn = k.shared("last", s32, (1,)), k.mbarriers("turn", 1)[0]
+    t, mine, part = k.var("t", 0), k.var("mine", 0), k.var("part", 0)
+    with k.one_thread():
+        k.mbarrier.init(turn, 1)
+    k.sync_threads()
+    with k.role("counts", 0), k.elected():
+        k.mem.store(parts[k.cta_x, 0], 1)
+        k.mem.atomic(count[0], "add", 1, result=t, sem="acq_rel", scope="gpu")
+        k.mem.store(last[0], t.eq(ctas - 1))
+        k.mbarrier.arrive(turn)
+    with k.role("adds", 1):
+        if early >= 0:
+            k.mem.load(part, parts[early, 0])
+        k.mbarrier.wait(turn, 0)
+        k.mem.load(mine, last[0])
+        with k.if_(mine.ne(0)):
+            for i in range(ctas):
+                k.mem.load(part, parts[i, 0])
+
+
+def test_the_last_one_reads_a_part_before_it_knows_that_it_is_the_last() -> None:
+    report = check(adds_up_early.build())
+    assert report.verdict == "failed"
+    assert "k.mem.load(part, parts[early, 0])" in lines(report, "race")
+    assert check(adds_up_early.build(early=-1)).verdict == "proved"
+
+
 @ts.kernel(warps=1)
 def only_if(k: Builder, *, ctas: int = 6, number: int = 5, cta: int = 1) -> None:
     """One CTA leaves its part unpublished; only if another one is last does that matter."""

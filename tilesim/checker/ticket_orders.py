@@ -234,14 +234,25 @@ class OrderPlans:
     def _each_as_last(self) -> Iterator[tuple[Plan, Run]]:
         """Each cluster as the last one of its word, with each other one as one before it.
 
-        Two that are not the last are together in one run with the one first, and in one with the
-        other. And for any two there is a run in which one is told to be the last and the other one
-        is not. Such a run is no schedule; if it fails, schedules are tried in which what it shows
-        is real.
+        If it is the same whichever cluster that is, a few of them (`tilesim.checker.last_draw`).
+        Else two that are not the last are together in one run with the one first, and in one with
+        the other. And for any two there is a run in which one is told to be the last and the other
+        one is not. Such a run is no schedule; if it fails, schedules are tried in which what it
+        shows is real.
         """
         groups = [tuple(d.warp for d in draws) for draws in self._words.values()]
-        for turn in _turns():
-            yield from self._real(Order(tuple(w for g in groups for w in turn(g))))
+        some = self._turns_for_any
+        for turn in some or _turns():
+            order = Order(tuple(w for g in groups for w in turn(g)))
+            run = self._run(order)
+            same = self._same(run)
+            if same or run.findings:
+                yield self._plan(order), run
+            elif some:
+                return
+        if some:
+            self._say("with each of them as the last one")
+            return
         warps = tuple(w for g in groups for w in g)
         for alike in _halves(warps, together=len(groups) > 1):
             order = Order(warps, alike)
@@ -255,6 +266,27 @@ class OrderPlans:
             yield self._plan(order), run
         if not self._placed or (self._only_numbers and self._of_one_kind):
             self._say("with each of them as the last one")
+
+    @property
+    def _turns_for_any(self) -> tuple[Any, ...]:
+        """Turns that stand for all if it is the same which cluster of a word is the last one; else
+        none. Without accesses after it, the draw of a cluster that is not the last one is its end.
+        """
+        from tilesim.checker.last_draw import accesses_after, at_one_place
+
+        if self._placed or self._program.cluster_size > 1 or not self._simulation.together:
+            return ()
+        more = False
+        for draws in self._words.values():
+            clusters = [self._place(draw) for draw in draws]
+            last, other = (
+                accesses_after(self._simulation, self._inputs, clusters, draw.number)
+                for draw in (draws[-1], draws[0])
+            )
+            if len(draws) < 2 or last is None or other is None or not all(map(at_one_place, last)):
+                return ()
+            more = more or bool(other)
+        return _turns() if more else _turns()[:1]
 
     def _suspected(
         self, groups: Sequence[tuple[int, ...]], alike: frozenset[int], suspects: set[int]

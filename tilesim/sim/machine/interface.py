@@ -89,6 +89,8 @@ class Core:
         self.timed = not isinstance(env, ChoiceEnvironment)
         #: recorded for exploration and stories; None where it is not recorded
         self.trace: Trace | None = getattr(env, "trace", None)
+        #: the schedule is one of an exploration, which decides the order of strong accesses
+        self.explored = self.trace is not None and not self.timed
         #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
         self.own_waits: dict[int, list[int]] = {}
         self.components = Components(

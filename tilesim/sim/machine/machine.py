@@ -299,7 +299,7 @@ class Machine(Core):
         self.tmem = TmemOrder(self, self.ctas) if code.uses_tcgen05 else None
         if self.tmem is not None:
             place_tmem(program, self.clusters)
-        self.tickets = Tickets(options.order)
+        self.tickets = Tickets(options.order, self.warps)
         self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
         self.launch = LaunchControl(self, len(self.clusters), first_cluster, memory.cancelled)
         self.races = code.detector(

@@ -161,21 +161,29 @@ class ResidentEnvironment(ChoiceEnvironment):
         super().__init__(ReplayChooser(()))
         self._first = first
         self._resident: Numbered | None = None
+        #: the moves of the others, by cluster in their order
+        self._held: dict[Numbered, list[Move]] = {}
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        """Adds an event to the moves of its cluster."""
+        assert isinstance(event, Move)
+        cluster = _cluster_of(event)
+        resident = cluster is self._resident
+        (self._moves if resident else self._held.setdefault(cluster, [])).append(event)
 
     def step(self) -> None:
         """Makes the first move of the cluster that is resident."""
-        waiting = self._moves
-        if waiting and self._resident is None:
-            clusters = map(_cluster_of, waiting)
-            self._resident = next(c for c in clusters if c.number == self._first)
-        elif waiting and self._resident is not None and self._resident.exited:
-            self._resident = _cluster_of(waiting[0])
-        self._moves = [m for m in waiting if _cluster_of(m) is self._resident]
-        held = [m for m in waiting if _cluster_of(m) is not self._resident]
-        try:
-            super().step()
-        finally:
-            self._moves = held + self._moves
+        before, held = self._resident, self._held
+        if held and (before is None or before.exited):
+            self._resident = next(c for c in held if before or c.number == self._first)
+            left, self._moves = self._moves, held.pop(self._resident)
+            if before is not None and left:
+                held[before] = left
+        super().step()
+
+    def peek(self) -> float:
+        """Zero while a cluster has moves, infinity otherwise."""
+        return 0 if self._held else super().peek()
 
 
 def _cluster_of(move: Move) -> Numbered:
@@ -339,11 +347,12 @@ class Order:
 
     ``alike``: warps that are all told to be the last one of their counter. No schedule does that,
     but each of them sees with those that are not named what it sees in one; what two of them do is
-    not compared.
+    not compared. ``number``: what each is told that it has drawn, if that is not what it finds.
     """
 
     warps: tuple[int, ...] = ()
     alike: frozenset[int] = frozenset()
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,11 @@ to a draw waits until nothing else can move, and one of those that wait goes on.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.sim.machine.schedule import Draw, Order, Word
 
@@ -19,12 +23,14 @@ if TYPE_CHECKING:
 class Tickets:
     """The draws of one machine so far, and the warps that wait to draw."""
 
-    def __init__(self, order: Order | None) -> None:
+    def __init__(self, order: Order | None, warps: Sequence[Agent]) -> None:
+        self._warps = warps
         self.drawn: list[Draw] = []
         #: for each draw the warps that could have drawn, if the order was told
         self.contenders: list[tuple[int, ...]] = []
         self.alike: frozenset[int] = order.alike if order else frozenset()
         self._told = order is not None
+        self._number = None if order is None else order.number
         self._places: dict[int, list[int]] = {}
         for place, warp in enumerate(order.warps if order else ()):
             self._places.setdefault(warp, []).append(place)
@@ -33,10 +39,14 @@ class Tickets:
         self._last: Counter[Word] = Counter()
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
-        #: by word, the warps that have drawn, at which position; and up to which of them a warp
-        #: has come after
-        self._draws: dict[Word, list[tuple[Agent, int, int, int]]] = {}
+        #: by word and warp, its draws: how many were made there before, by which agent, where
+        self._draws: dict[Word, dict[int, list[tuple[int, Agent, int, int, int]]]] = {}
+        #: by word and warp, how many draws were made there when it had drawn last
         self._seen: dict[tuple[Word, int], int] = {}
+        #: by word, how many draws were made there
+        self._count: Counter[Word] = Counter()
+        #: by component, the warp that it is a position of, or -1
+        self._owners: NDArray[np.int64] | None = None
 
     def holds_up(self, warp: Agent, word: Word) -> bool:
         """Whether ``warp`` has to wait before it draws from ``word``."""
@@ -70,7 +80,9 @@ class Tickets:
 
     def number(self, warp: Agent, tensor: str, word: Word, value: int) -> int:
         """What ``warp`` draws from a word that holds ``value``."""
-        if warp.index in self.alike:
+        if self._number is not None:
+            value = self._number
+        elif warp.index in self.alike:
             # those of `alike` that draw before it have raised the word
             value += self._last[word] - 1
             self._last[word] -= 1
@@ -82,15 +94,30 @@ class Tickets:
         another warp, and yet need not come after that one in memory: by PTX the earlier one may
         then find what it leaves ("load buffering"). A warp that has drawn behind that one before
         comes after it, as the word is coherent."""
-        before, size = self._draws.setdefault(word, []), warp.machine.components.size
-        for drawer, component, tick, lanes in before[self._seen.get((word, warp.index), 0) :]:
-            known = drawer.is_known(warp.clock, 0, component, tick, lanes)
-            ordered = drawer.is_known(warp.clock, size, component, tick, lanes)
-            if drawer is not warp and known and not ordered:
-                return True
-        before.append((warp, warp.component, warp.tick, warp.mask))
-        self._seen[word, warp.index] = len(before)
+        draws, size = self._draws.setdefault(word, {}), warp.machine.components.size
+        seen = self._seen.get((word, warp.index), 0)
+        for index in self._known(warp).intersection(draws):
+            for number, drawer, component, tick, lanes in reversed(draws[index]):
+                if number < seen:
+                    break
+                known = drawer.is_known(warp.clock, 0, component, tick, lanes)
+                ordered = drawer.is_known(warp.clock, size, component, tick, lanes)
+                if drawer is not warp and known and not ordered:
+                    return True
+        one = self._count[word], warp, warp.component, warp.tick, warp.mask
+        draws.setdefault(warp.index, []).append(one)
+        self._count[word] += 1
+        self._seen[word, warp.index] = self._count[word]
         return False
+
+    def _known(self, warp: Agent) -> set[int]:
+        """The warps of which an agent comes after anything that they did."""
+        if self._owners is None:
+            self._owners = np.full(warp.machine.components.size, -1)
+            for one in self._warps:
+                own = [one.component] if one.parts is None else one.parts.components
+                self._owners[own] = one.index
+        return {*self._owners[np.flatnonzero(warp.clock[: len(self._owners)])].tolist()}
 
     def apart(self, one: Agent, other: Agent) -> bool:
         """Whether the two are told what they cannot both be told."""

@@ -376,7 +376,7 @@ class RaceDetector:
         """Whether what others count at the same word need not be compared with a strong access: in
         whatever order, it is no race, and decides nothing (`WordOrder.immaterial`)."""
         wide = access.scope in _OF_ALL and not (access.asynchronous or self._noncoherent)
-        counts = self.machine.timed and footprint.tensor in self.machine.plan.counters
+        counts = footprint.tensor in self.machine.plan.counters and not self.machine.explored
         return wide and counts and not memory.table.skipped
 
     def sweep(self) -> None:
