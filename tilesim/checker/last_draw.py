@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.sim.affine.cluster_classes import Follower
+from tilesim.sim.affine.cluster_plan import Plan
 from tilesim.sim.affine.footprints import Boxes
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import NEVER
@@ -64,12 +65,14 @@ class AfterDraw:
 
 
 def accesses_after(
-    simulation: Simulation, inputs: Mapping[str, NDArray[Any]], clusters: Sequence[int], number: int
-) -> list[Boxes] | None:
+    simulation: Simulation, inputs: Mapping[str, NDArray[Any]], plans: Mapping[int, Plan],
+    clusters: Sequence[int], number: int,
+) -> list[Boxes] | None:  # fmt: skip
     """What ``clusters`` of one CTA, each by itself, access after they have drawn ``number``; None
-    if they take different steps, or an access does not come after all those before the draw."""
+    if they take different steps, or an access does not come after all those before the draw.
+    ``plans``: what to look at to know that."""
     apart, seen = simulation.apart(), list[AfterDraw]()
-    follower = apart.follow(np.array(clusters, dtype=np.int64), apart.plans(inputs))
+    follower = apart.follow(np.array(clusters, dtype=np.int64), plans)
 
     def watch(machine: Machine) -> None:
         machine.races.observer = AfterDraw(machine, follower)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import BOTH, Dataflow, Taint
+from tilesim.checker.last_draw import accesses_after, at_one_place
 from tilesim.checker.launch_control import Plan, representatives, rings
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
@@ -272,15 +273,13 @@ class OrderPlans:
         """Turns that stand for all if it is the same which cluster of a word is the last one; else
         none. Without accesses after it, the draw of a cluster that is not the last one is its end.
         """
-        from tilesim.checker.last_draw import accesses_after, at_one_place
-
         if self._placed or self._program.cluster_size > 1 or not self._simulation.together:
             return ()
-        more = False
+        more, plans = False, self._simulation.plans(self._inputs)
         for draws in self._words.values():
             clusters = [self._place(draw) for draw in draws]
             last, other = (
-                accesses_after(self._simulation, self._inputs, clusters, draw.number)
+                accesses_after(self._simulation, self._inputs, plans, clusters, draw.number)
                 for draw in (draws[-1], draws[0])
             )
             if len(draws) < 2 or last is None or other is None or not all(map(at_one_place, last)):
