@@ -187,7 +187,7 @@ NOT_COMPARED = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
                 "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds",
                 "until", "most",
-                "_executes", "ptx", "_begins", "kinds", "iterations", "_all_global", "whole",
+                "_executes", "ptx", "_begins", "static", "iterations", "_all_global", "whole",
                 "_names",
                 "boxes", "within", "repetitions", "any_given", "_instances"},
     "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "many",

@@ -48,7 +48,7 @@ FIRST_TRY, FEWEST = 512, 4
 SHORT = 8
 #: clusters of a class of which repetitions are looked for: what stands for those of more of them
 #: takes as long as to execute them all
-MOST_CLUSTERS = 64
+MOST_CLUSTERS = 32
 #: instructions that are executed before classes and repetitions are looked for
 SHORT_RUN = 8_000
 #: what is trusted where a plain form is not what was rechecked
@@ -289,7 +289,7 @@ def _left_out(m: Machine, period: int) -> tuple[Machine, Repetition] | None:
 
 def copied(m: Machine) -> Machine:
     """A copy for a try; what happened in global memory does not matter for it."""
-    shared: tuple[object, ...] = (m.mir, m.program, m.operands, m.tensors, m.kinds)
+    shared: tuple[object, ...] = (m.mir, m.program, m.operands, m.tensors, m.static)
     memo: dict[int, object] = {id(one): one for one in shared} | {id(m.globals): {}}
     return deepcopy(m, memo)
 

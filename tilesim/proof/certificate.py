@@ -7,8 +7,9 @@ refused, or still true of its program. As a file it is `tilesim.checker.certific
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any
 
 from tilesim.ir.mir import Mir
@@ -87,27 +88,31 @@ def fingerprint(mir: Mir) -> str:
     """A digest of all that a program in machine form, and its launch, is."""
     import hashlib  # loads OpenSSL
 
-    digest = hashlib.sha256()
-    typing = mir.typing
-    for part in _tokens((mir.kernel, mir.code, mir.local, typing.tokens, typing.any_scalar)):
-        digest.update(part.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
+    words, typing = list[str](), mir.typing
+    whole = (mir.kernel, mir.code, mir.local, typing.tokens, typing.any_scalar)
+    _tokens(whole, words.append)
+    return hashlib.sha256("".join(f"{word}\0" for word in words).encode()).hexdigest()
 
 
-def _tokens(x: Any) -> Iterator[str]:
+def _tokens(x: Any, put: Callable[[str], None]) -> None:
     """A value in words that no other value has; what only messages use is left out."""
-    if is_dataclass(x) and not isinstance(x, type):
-        yield f"({type(x).__name__}"
-        for field in fields(x):
-            if field.compare:
-                yield from _tokens(getattr(x, field.name))
-        yield ")"
+    kind: Any = type(x)
+    if (names := _compared(kind)) is not None:
+        put(f"({kind.__name__}")
+        for name in names:
+            _tokens(getattr(x, name), put)
+        put(")")
     elif isinstance(x, tuple | list):
-        yield f"[{len(x)}"
+        put(f"[{len(x)}")
         for item in x:
-            yield from _tokens(item)
+            _tokens(item, put)
     elif isinstance(x, frozenset):
-        yield from _tokens(sorted(x, key=repr))
+        _tokens(sorted(x, key=repr), put)
     else:
-        yield f"{type(x).__name__} {x!r}"
+        put(f"{kind.__name__} {x!r}")
+
+
+@cache
+def _compared(kind: type) -> tuple[str, ...] | None:
+    """The fields of a class that say whether two values are the same; None: it has no fields."""
+    return tuple(f.name for f in fields(kind) if f.compare) if is_dataclass(kind) else None

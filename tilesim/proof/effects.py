@@ -224,7 +224,7 @@ def _step(x: Execution) -> None:
     order = x.machine.order
     for w in x.warps or [x.warp]:
         g = w.lanes(x.lanes)
-        if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
+        if x.static(_does_more):
             order.step(g)
         # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
         if x.has(*_OF_ALL):
@@ -236,6 +236,11 @@ def _step(x: Execution) -> None:
             order.meet(g)
             if len(g) == len(w.alive):
                 w.apart_by.clear()
+
+
+def _does_more(x: Execution) -> bool:
+    """Whether an instruction does more than compute registers of registers."""
+    return any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects)
 
 
 @rule("E12", "by the text, nothing depends on which lane is elected")
@@ -333,16 +338,24 @@ def _gathers_warps(x: Execution) -> bool:
 def _reads_registers(x: Execution) -> None:
     """The registers that an instruction reads have to be set before, data that lanes take from each
     other where it is taken."""
-    v, op, taken = x.machine.operands, x.op, frozenset[str]()
-    if op.exchanges or x.effect(fx.Shuffles) is not None:
-        own = tuple(getattr(op, name) for name in op.__dataclass_fields__.keys() - op.data)
-        taken = v.sources(op) - v.names(own)
+    own, taken = x.static(_registers_read)
     for w in x.warps or [x.warp]:
-        for name in sorted(v.sources(op) - {"", "lane"} - taken):
+        for name in own:
             _is_set(x, w, name, x.lanes)
-        for one in (w.each if v.may_differ(op, w) else (w,)) if taken else ():
-            for name in sorted(taken - {"", "lane"}):
+        differ = taken and x.machine.operands.may_differ(x.op, w)
+        for one in (w.each if differ else (w,)) if taken else ():
+            for name in taken:
                 _is_set(x, w, name, _taken_from(x, one))
+
+
+def _registers_read(x: Execution) -> tuple[list[str], list[str]]:
+    """The registers of which lanes read their own, and those of which they take each other's."""
+    v, op = x.machine.operands, x.op
+    names, own = v.sources(op), v.sources(op)
+    if op.exchanges or x.effect(fx.Shuffles) is not None:
+        fields = op.__dataclass_fields__.keys() - op.data
+        own = v.names(tuple(getattr(op, name) for name in fields)) & names
+    return sorted(own - {"", "lane"}), sorted(names - own - {"", "lane"})
 
 
 def _taken_from(x: Execution, w: Any) -> Sequence[int]:

@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,8 @@ class Issued(NamedTuple):
         """One more fact by which it is known to be over."""
         self.record.ends_with(fact, self.part)
 
+
+X = TypeVar("X")
 
 #: a place, a byte there, and how many
 Bits: TypeAlias = tuple[Place, int, int]
@@ -393,19 +395,29 @@ class Execution:
         """The lanes' numbers in the cluster."""
         return self.warp.lanes(self.lanes)
 
+    def static(self, of: Callable[..., X], *more: Any) -> X:
+        """What a function says of the instruction, whichever lanes execute it."""
+        known, key = self.machine.static, (self.number, of, *more)
+        if key not in known:
+            known[key] = of(self, *more)
+        found: X = known[key]
+        return found
+
     def has(self, *kinds: type) -> bool:
         """Whether it has effects of these kinds."""
-        known, key = self.machine.kinds, (self.number, kinds)
-        if key not in known:
-            known[key] = any(isinstance(e, kinds) for e in self.effects)
-        return bool(known[key])
+        return self.static(_has, *kinds)
 
     def effect(self, kind: type) -> Any:
         """Its effect of a kind, if it has one."""
-        known, key = self.machine.kinds, (self.number, kind)
-        if key not in known:
-            known[key] = next((e for e in self.effects if isinstance(e, kind)), None)
-        return known[key]
+        return self.static(_effect, kind)
+
+
+def _has(x: Execution, *kinds: type) -> bool:
+    return any(isinstance(e, kinds) for e in x.effects)
+
+
+def _effect(x: Execution, kind: type) -> Any:
+    return next((e for e in x.effects if isinstance(e, kind)), None)
 
 
 class Change(NamedTuple):
@@ -523,8 +535,8 @@ class Machine:
         #: whether what some tensor holds is known
         self.any_given = any(self._begins.values())
         self.deciding = operands.deciding()
-        #: by instruction and kind, `Execution.effect`
-        self.kinds: dict[tuple[int, object], Any] = {}
+        #: by instruction and function, `Execution.static`
+        self.static: dict[tuple[Any, ...], Any] = {}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins, self.iterations = spins(operands), iterations(operands)
@@ -1100,7 +1112,7 @@ class Machine:
                     facts = over(np.flatnonzero(np.bincount(asked)), seen)
                 elif (facts := known.get(seen[0], [])) == []:
                     facts = known[seen[0]] = over(asked, seen)
-                told = (x.is_over(some) for some in facts)
+                told = (x.is_over(some) for some in {*facts})  # most lanes know the same
                 return any(told) if as_one else all(told)
             lane, position = theirs
             if issuers is None:

@@ -730,10 +730,8 @@ class Operands:
             place = self._of_whom(place, view.operands, w, group)
             inside(view, values)
             first += sum(o * s for o, s in zip(values, t.byte_strides, strict=False))
-            at = self.box(view) + first
             mask = 0 if isinstance(t, GlobalTensor) else CHUNK_MASK[t.swizzle]
-            if mask:
-                at = at ^ (((at >> 7) & mask) << 4)
+            at = _bytes_at(first, mask, view.extents, t.byte_strides, t.dtype.bytes)
             found.append(Named(group, place, at, first, some))
         return found
 
@@ -1097,6 +1095,15 @@ def not_too_many(nbytes: int) -> None:
     """Raises: NotCovered: so many bytes are too many for one operand."""
     if nbytes > MOST_BYTES:
         raise NotCovered(f"an operand of {nbytes} bytes")
+
+
+@lru_cache(256)  # the warps of a warpgroup name the same tile, and each turn does again
+def _bytes_at(first: int, mask: int, *box: Any) -> Bytes:
+    """The bytes of a box from one on, swizzled by a mask."""
+    at = _box(*box) + first
+    at = at ^ (((at >> 7) & mask) << 4) if mask else at
+    at.flags.writeable = False
+    return at
 
 
 @lru_cache(64)

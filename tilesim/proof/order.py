@@ -30,6 +30,7 @@ Facts: TypeAlias = NDArray[np.object_]
 #: numbers of lanes in the cluster
 Lanes: TypeAlias = NDArray[np.int64]
 
+_COUNT = np.arange(1 << 12)
 #: components of the past that are added at a time
 _MORE = 64
 
@@ -110,8 +111,8 @@ def merged(vectors: Sequence[Positions]) -> Positions:
 def _span(lanes: Sequence[int] | Lanes) -> slice | Sequence[int] | Lanes:
     """Lanes one behind the other as a slice, in which NumPy copies nothing."""
     many = len(lanes)
-    if many > 1 and int(lanes[-1]) - int(lanes[0]) == many - 1 and (np.diff(lanes) == 1).all():
-        return slice(int(lanes[0]), int(lanes[-1]) + 1)
+    if many > 1 and int(lanes[-1]) - (first := int(lanes[0])) == many - 1:
+        return slice(first, first + many) if (_COUNT[:many] + first == lanes).all() else lanes
     return lanes
 
 
