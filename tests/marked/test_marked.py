@@ -37,6 +37,7 @@ TEXTS = {
     ("an_accumulator_is_read_as_a", 1): "(F6)",
     ("an_accumulator_is_read_as_a", 3): "(F3)",
     ("a_product_over_its_own_operand", 1): "(G17)",
+    ("more_arrivals_than_a_barrier_counts", 1): "expect 1048576 arrivals",
     ("an_allocation_that_can_never_succeed", 1): "can never be satisfied",
     ("a_number_that_stands_for_no_phase", 1): "a number that no arrive has returned",
 }

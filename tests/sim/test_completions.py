@@ -54,48 +54,6 @@ def test_a_reduction_says_nothing_of_other_words(form: str, strict: Strict) -> N
     assert {line for _, line in sites(finding)} == {store, load}
 
 
-@kernel(warps=2)
-def overwrite(k: Builder, *, stored: int = 32, copied: int = 3, read: int = 3) -> None:
-    """Lanes store a word each and copy over some of them; warp 1 waits for the copies."""
-    done, value = k.mbarriers("done"), k.var("value", 0, dtype=u32)
-    words, source = k.shared("words", u32, (32,)), k.tensor("source", u32, (32,))
-    with k.one_thread():
-        k.mbarrier.init(done, copied)
-    k.sync_threads()
-    with k.role("copy", 0):
-        with k.if_(k.lane_id < stored):
-            k.mem.store(words[k.lane_id], 1)
-        with k.if_(k.lane_id < copied):
-            k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
-            k.cp_async.mbarrier_arrive(done, noinc=True)
-    with k.role("read", 1):
-        k.mbarrier.wait(done, 0)
-        with k.if_(k.lane_id < read):
-            k.mem.load(value, words[k.lane_id])
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-@pytest.mark.parametrize(("stored", "copied"), [(32, 3), (3, 3), (4, 2), (9, 8)])
-def test_copies_of_lanes_say_what_they_were_copied_over(
-    stored: int, copied: int, strict: Strict
-) -> None:
-    program = overwrite.build(stored=stored, copied=copied, read=copied)
-    assert check(program, strict=strict).verdict == "proved"
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-@pytest.mark.parametrize(("stored", "copied"), [(32, 3), (4, 2), (9, 8)])
-def test_copies_of_lanes_say_nothing_of_other_words(
-    stored: int, copied: int, strict: Strict
-) -> None:
-    program = overwrite.build(stored=stored, copied=copied, read=copied + 1)
-    finding = found(check(program, strict=strict), "race")
-    assert sites(finding) == {
-        ("copy", at(overwrite, "words[k.lane_id], 1")),
-        ("read", at(overwrite, "value, words")),
-    }
-
-
 @kernel(target="sm_100a", warps=6)
 def overlaid(k: Builder, *, parts: int = 2) -> None:
     """What a product has read is overwritten in parts by those that wait for the product alone."""
