@@ -27,6 +27,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
+from tilesim.sim.machine.cta import coordinates
 from tilesim.sim.machine.expression import Evaluate, compile_expr
 from tilesim.sim.machine.unknown import plain
 
@@ -46,8 +47,7 @@ class MachineProcess(Process):
         self._slots = {v.name: n for n, v in enumerate(mir.kernel.variables)}
         self._compiled: dict[int, tuple[Evaluate, tuple[str, ...]]] = {}
         program, number = mir.kernel, model.ctas[rank]
-        gx, gy, _ = program.grid
-        coords = number % gx, number // gx % gy, number // (gx * gy)
+        coords = coordinates(program, number)
         cluster = SimpleNamespace(number=model.cluster)
         self._warp = SimpleNamespace(
             number=warp, mask=FULL, registers=[None] * len(self._slots),

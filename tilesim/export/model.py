@@ -16,7 +16,7 @@ from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field
-from tilesim.sim.affine.cluster_plan import cluster_ctas
+from tilesim.sim.machine.cta import cluster_ctas
 
 #: ids of named barriers (E1)
 NAMED = 16

@@ -29,6 +29,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field, replace
+from tilesim.sim.machine.cta import coordinates
 
 FULL = (1 << LANES) - 1
 _VARIABLE = re.compile(r"\bv_\w+")
@@ -208,10 +209,11 @@ def reason(value: Value) -> str:
 
 def _specials(model: Model, rank: int, warp: int) -> dict[str, int]:
     """The special registers that are the same for all lanes."""
-    (gx, gy, gz), number = model.program.grid, model.ctas[rank]
+    gx, gy, gz = model.program.grid
+    x, y, z = coordinates(model.program, model.ctas[rank])
     return {
         "warp_id": warp,
-        "cta_x": number % gx, "cta_y": number // gx % gy, "cta_z": number // (gx * gy),
+        "cta_x": x, "cta_y": y, "cta_z": z,
         "grid_x": gx, "grid_y": gy, "grid_z": gz,
         "cluster_rank": rank, "cluster_size": model.program.cluster_size,
         "cluster_id": model.cluster,

@@ -49,7 +49,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import communicates
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.affine.cluster_plan import cluster_ctas
+from tilesim.sim.machine.cta import cluster_ctas
 from tilesim.sim.observers.timeline import (
     LIMIT,
     TENSOR_CORE,

@@ -15,7 +15,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import communicates
 from tilesim.records import dataclass, field
-from tilesim.sim.affine.cluster_plan import cluster_ctas
+from tilesim.sim.machine.cta import cluster_ctas
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.observers.event_log import Actor, Happenings, watch

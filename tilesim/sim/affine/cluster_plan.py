@@ -1,7 +1,6 @@
 """What to look at while one cluster runs, so that all others can be compared with it.
 
-What may differ between the clusters of a grid is read off the program, before anything runs. The
-CTAs of the clusters are given one cluster at a time, and for all of them as arrays.
+What may differ between the clusters of a grid is read off the program, before anything runs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from tilesim.ir.expr import Binary, Expr, constant, divisor, walk
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
-from tilesim.ir.program import Program
 from tilesim.ir.tensormap import in_bytes, in_global, unit
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.expression import (
@@ -42,6 +40,7 @@ from tilesim.sim.machine.expression import (
 )
 from tilesim.sim.machine.machine import Code
 
+Integers = NDArray[np.int64]
 #: special registers that are not the same function of rank, warp and lane in every cluster
 _OF_THE_GRID = ("%cta_x", "%cta_y", "%cta_z", "%cluster_id")
 #: those that differ between the warps of a CTA
@@ -380,49 +379,3 @@ def _only_inputs(context: _Context, op: Op) -> bool:
 def refuses_negative(op: object) -> bool:
     """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
     return isinstance(op, Op) and any(isinstance(e, fx.WritesMap) for e in op.effects())
-
-
-# ----------------------------------------------------------------- where the clusters of a grid lie
-
-
-Integers = NDArray[np.int64]
-
-
-def cluster_count(program: Program) -> int:
-    """Clusters in the grid."""
-    return program.ctas // program.cluster_size
-
-
-def cluster_ctas(program: Program, index: int) -> tuple[int, ...]:
-    """CTA numbers of a cluster in rank order (x fastest), D7."""
-    gx, gy, _ = program.grid
-    return tuple(
-        x + gx * (y + gy * z)
-        for x, y, z in (_coordinates(program, index, r) for r in range(program.cluster_size))
-    )
-
-
-def cta_coordinates(
-    program: Program, clusters: Integers, rank: int
-) -> tuple[Integers, Integers, Integers]:
-    """``cta_x``, ``cta_y`` and ``cta_z`` of the CTAs of this rank, one per cluster."""
-    wide, high, depth = _place_of_cluster(program, clusters)
-    x, y, z = _within(program, rank)
-    cx, cy, cz = program.cluster
-    return wide * cx + x, high * cy + y, depth * cz + z
-
-
-def _coordinates(program: Program, index: int, rank: int) -> tuple[int, int, int]:
-    x, y, z = cta_coordinates(program, np.array([index], dtype=np.int64), rank)
-    return int(x[0]), int(y[0]), int(z[0])
-
-
-def _place_of_cluster(program: Program, clusters: Integers) -> tuple[Integers, Integers, Integers]:
-    (gx, gy, _), (cx, cy, _) = program.grid, program.cluster
-    wide, high = gx // cx, gy // cy
-    return clusters % wide, clusters // wide % high, clusters // (wide * high)
-
-
-def _within(program: Program, rank: int) -> tuple[int, int, int]:
-    cx, cy, _ = program.cluster
-    return rank % cx, rank // cx % cy, rank // (cx * cy)

@@ -22,8 +22,9 @@ from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Expr, Select, Unary
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
-from tilesim.sim.affine.cluster_plan import OF_THE_WARP, Integers, cta_coordinates, varies
+from tilesim.sim.affine.cluster_plan import OF_THE_WARP, Integers, varies
 from tilesim.sim.affine.footprints import Mask
+from tilesim.sim.machine.cta import coordinates_in_cluster
 from tilesim.sim.machine.executable import Operand
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
@@ -276,7 +277,7 @@ def places(program: Program, clusters: Integers) -> dict[int, CtaOfAllClusters]:
     of = Sums.of if len(clusters) > SEVERAL else _in_a_column
     return {
         rank: CtaOfAllClusters(
-            rank, map(of, cta_coordinates(program, clusters, rank)), of(clusters)
+            rank, map(of, coordinates_in_cluster(program, clusters, rank)), of(clusters)
         )
         for rank in range(program.cluster_size)
     }

@@ -9,9 +9,10 @@ what remains of the share is launched normally. `tilesim.checker.launch_control`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir.program import Program
 from tilesim.sim.machine.errors import BarrierError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Agent
 
 
+N = TypeVar("N", int, NDArray[np.int64])
 #: shared memory and warps of an SM of the targets that have tensor memory (section I)
 _SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 64
 
@@ -71,13 +73,12 @@ class Cta:
 
     def __init__(self, machine: Core, cluster: Cluster, number: int, index: int) -> None:
         program = machine.program
-        gx, gy, _ = program.grid
         self.machine = machine
         self.cluster: Cluster = cluster
         self.number = number
         self.index = index
         self.rank: int = len(cluster.ctas)
-        self.coords: tuple[int, int, int] = (number % gx, number // gx % gy, number // (gx * gy))
+        self.coords = coordinates(program, number)
         self.mbarriers: dict[int, Mbarrier] = _Mbarriers(self)
         #: for addresses at which the program makes mbarriers
         self.spare_mbarriers: list[Mbarrier] = []
@@ -191,14 +192,29 @@ class LaunchControl:
         asked[number, asker] = asked.get((number, asker), 0) + 1
         cluster = left.pop(0)
         self._cancelled.add(cluster)
-        return first_cta(machine, cluster)
+        return coordinates_in_cluster(machine.program, cluster, 0)
 
 
-def first_cta(machine: Core, cluster: int) -> tuple[int, int, int]:
-    """Coordinates of the first CTA of a cluster (clusters are numbered x fastest)."""
-    program = machine.program
+def coordinates(program: Program, number: int) -> tuple[int, int, int]:
+    """``cta_x``, ``cta_y`` and ``cta_z`` of a CTA by its number (x fastest)."""
+    gx, gy, _ = program.grid
+    return number % gx, number // gx % gy, number // (gx * gy)
+
+
+def coordinates_in_cluster(program: Program, cluster: N, rank: int) -> tuple[N, N, N]:
+    """The same of the CTA of a rank in a cluster, or in each of several (D7)."""
     (gx, gy, _), (cx, cy, cz) = program.grid, program.cluster
     wide, high = gx // cx, gy // cy
     return (
-        cluster % wide * cx, cluster // wide % high * cy, cluster // (wide * high) * cz,
-    )  # fmt: skip
+        cluster % wide * cx + rank % cx,
+        cluster // wide % high * cy + rank // cx % cy,
+        cluster // (wide * high) * cz + rank // (cx * cy),
+    )
+
+
+def cluster_ctas(program: Program, cluster: int) -> tuple[int, ...]:
+    """The numbers of the CTAs of a cluster, by rank."""
+    gx, gy, _ = program.grid
+    ranks = range(program.cluster_size)
+    ctas = (coordinates_in_cluster(program, cluster, rank) for rank in ranks)
+    return tuple(x + gx * (y + gy * z) for x, y, z in ctas)

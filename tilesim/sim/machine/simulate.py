@@ -30,7 +30,8 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
 from tilesim.ir.verify import verify
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
+from tilesim.sim.affine.cluster_plan import Integers, Plan, plans
+from tilesim.sim.machine.cta import cluster_ctas
 from tilesim.sim.machine.divergence import diverge, report_missing
 from tilesim.sim.machine.errors import CutOff
 from tilesim.sim.machine.execute import not_judged
@@ -250,12 +251,13 @@ class Simulation:
     @property
     def groups(self) -> int:
         """How many groups of clusters are simulated one after another."""
-        return 1 if self.together else cluster_count(self.program)
+        return 1 if self.together else self.program.ctas // self.program.cluster_size
 
     def group(self, index: int) -> tuple[tuple[int, ...], ...]:
         """The clusters of a group, which are simulated together, each as its CTAs in rank order."""
-        members = range(cluster_count(self.program)) if self.together else (index,)
-        return tuple(cluster_ctas(self.program, i) for i in members)
+        program = self.program
+        members = range(program.ctas // program.cluster_size) if self.together else (index,)
+        return tuple(cluster_ctas(program, i) for i in members)
 
     @contextmanager
     def shortly(self, steps: int) -> Iterator[None]:
