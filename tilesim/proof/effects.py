@@ -296,8 +296,8 @@ def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
 @rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
 def _gathers(x: Execution, e: fx.Gathers) -> bool:
     w = x.warp
-    mask = ALL_LANES if e.mask is None else x.machine.operands.decides(e.mask, w)
-    masks = {i: need(lane_of(mask, i), "a member mask") for i in x.lanes}
+    masks = (dict.fromkeys(x.lanes, ALL_LANES) if e.mask is None
+             else x.each(e.mask, "a member mask"))  # fmt: skip
     if e.whole and len(w.alive) < LANES:
         raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
     for one in sorted(set(masks.values())):
@@ -1054,8 +1054,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
                 x.machine.issue(x, [lane], place, mine, write, "generic")
         return
     if (mask := getattr(x.effect(fx.Writes), "mask", None)) is not None:  # of each 16 bytes
-        masks = {need(lane_of(x.machine.operands.decides(mask, x.warp), i), "a mask of bytes")
-                 for i in group}  # fmt: skip
+        masks = set(x.each(mask, "a mask of bytes").values())
         if len(masks) > 1:
             raise NotCovered(f"{x.where}: masks of bytes that differ between lanes")
         bits, flat = masks.pop(), at.reshape(-1, 1)
@@ -1105,8 +1104,7 @@ def _that_read(x: Execution, e: fx.Reads) -> list[int]:
     issues = x.effect(fx.Issues)
     if issues is None or issues.real is None:
         return x.lanes
-    sizes = x.machine.operands.decides(issues.real, x.warp)
-    real = {i: int(need(lane_of(sizes, i), "a size")) for i in x.lanes}
+    real = x.each(issues.real, "a size")
     for number in real.values():
         if not 0 <= number <= e.view.nbytes:
             raise Refuted("C2-bytes", f"{x.where}: {number} of {e.view.nbytes} bytes")
@@ -1328,9 +1326,9 @@ def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> 
 
 @executes(fx.InitsMbarrier)
 def _inits(x: Execution, e: fx.InitsMbarrier) -> None:
-    counts = x.machine.operands.decides(e.count, x.warp)
+    counts = x.each(e.count, "a count")
     for group, at in x.machine.operands.mbarrier(e.mbar, x.warp, x.lanes):
-        x.machine.init_mbarrier(x, at, need(lane_of(counts, group[0]), "a count"), group)
+        x.machine.init_mbarrier(x, at, counts[group[0]], group)
 
 
 @executes(fx.InvalidatesMbarrier)
@@ -1372,23 +1370,20 @@ def _credit(
 @executes(fx.Arrives)
 def _arrives(x: Execution, e: fx.Arrives) -> None:
     m, w = x.machine, x.warp
-    v = m.operands
-    counts = v.decides(e.count, w)
-    nbytes: Value = 0 if e.bytes is None else v.decides(e.bytes, w)
+    counts = x.each(e.count, "a count")
+    nbytes = {} if e.bytes is None else x.each(e.bytes, "a tx-count")
     tokens: list[Scalar] = [None] * LANES
-    for group, at in v.mbarrier(e.mbar, w, x.lanes):
+    for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
-            n = need(lane_of(counts, lane), "a count")
-            arrives_at_all(n)
+            arrives_at_all(n := counts[lane])
             if e.asynchronous:
                 for to in _multicast(x, e.multicast, at, lane):
                     _arrives_later(x, e, lane, to, n)
                 continue
             here = m.mbarriers.get(at)
             tokens[lane] = None if here is None else Token(here, here.phase)
-            expect = need(lane_of(nbytes, lane), "a tx-count")
-            _credit(x, lane, at, sem=e.sem, scope=e.scope, drop=e.drop, arrive=n, expect=expect,
-                    partial=e.partial)  # fmt: skip
+            _credit(x, lane, at, sem=e.sem, scope=e.scope, drop=e.drop, arrive=n,
+                    expect=nbytes.get(lane, 0), partial=e.partial)  # fmt: skip
     x.answers[id(e)] = tokens
 
 
@@ -1431,7 +1426,7 @@ def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Se
 
 @rule("U9", "a multicast mask names CTAs of the cluster, at least one")
 def _ctas(x: Execution, mask: Expr, lane: int) -> list[int]:
-    bits = need(lane_of(x.machine.operands.decides(mask, x.warp), lane), "a mask")
+    bits = x.each(mask, "a mask")[lane]
     size = x.machine.program.cluster_size
     if x.effect(fx.Cancels) is not None:  # it goes to all CTAs of the cluster
         bits = (1 << size) - 1
@@ -1442,10 +1437,10 @@ def _ctas(x: Execution, mask: Expr, lane: int) -> list[int]:
 
 @executes(fx.Expects)
 def _expects(x: Execution, e: fx.Expects) -> None:
-    nbytes = x.machine.operands.decides(e.bytes, x.warp)
+    nbytes = x.each(e.bytes, "a tx-count")
     for group, at in x.machine.operands.mbarrier(e.mbar, x.warp, x.lanes):
         for lane in group:
-            _credit(x, lane, at, scope=e.scope, expect=need(lane_of(nbytes, lane), "a tx-count"))
+            _credit(x, lane, at, scope=e.scope, expect=nbytes[lane])
 
 
 @executes(fx.Completes)
@@ -1453,7 +1448,7 @@ def _completes(x: Execution, e: fx.Completes) -> None:
     if e.bytes is None:
         raise NotCovered(f"{x.where}: a completion of unknown bytes")
     m, w = x.machine, x.warp
-    nbytes = m.operands.decides(e.bytes, w)
+    nbytes = x.each(e.bytes, "bytes")
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
             for cta, to in _signals(x, e, at, lane):
@@ -1466,8 +1461,7 @@ def _completes(x: Execution, e: fx.Completes) -> None:
                 remote = x.effect(fx.RemoteStore) is not None
                 rows = (Row.GENERIC,) if remote else m.order.handed
                 _ends_with(_learners(x, life, to), m.order.new_fact(), mine, rows)
-                _credit(x, lane, to, later=e.asynchronous, scope=e.scope,
-                        complete=need(lane_of(nbytes, lane), "bytes"))  # fmt: skip
+                _credit(x, lane, to, later=e.asynchronous, scope=e.scope, complete=nbytes[lane])
 
 
 def _signals(
@@ -1581,12 +1575,10 @@ def _phase(phase: Scalar, *, parity: bool, ptx: bool) -> int | Token:
 @executes(fx.JoinsBarrier)
 def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     m, w = x.machine, x.warp
-    which = m.operands.decides(e.id, w)
-    ids = {need(lane_of(which, i), "which barrier") for i in x.lanes}
+    ids = set(x.each(e.id, "which barrier").values())
     threads: int | None = None
     if e.threads is not None:
-        counts = m.operands.decides(e.threads, w)
-        every = {need(lane_of(counts, i), "a count of threads") for i in x.lanes}
+        every = set(x.each(e.threads, "a count of threads").values())
         threads = every.pop() if len(every) == 1 else 0
     number = ids.pop()
     if ids or (threads is not None and (threads < LANES or threads % LANES)):

@@ -395,6 +395,11 @@ class Execution:
         """The lanes' numbers in the cluster."""
         return self.warp.lanes(self.lanes)
 
+    def each(self, e: Expr, what: str) -> dict[int, Any]:
+        """By lane, an operand that decides something."""
+        value = self.machine.operands.decides(e, self.warp)
+        return {i: need(lane_of(value, i), what) for i in self.lanes}
+
     def static(self, of: Callable[..., X], *more: Any) -> X:
         """What a function says of the instruction, whichever lanes execute it."""
         known, key = self.machine.static, (self.number, of, *more)

@@ -275,17 +275,15 @@ class Memory:
         if not alike or not (y.number == x.number if y.number is not None else self._same(y, x)):
             self._race(y, x)
         for z in x.over:
-            for own in (self._matched(y, layer, z.bytes) for layer in self._distinct(y.bytes)):
-                here = own >= 0
-                if here.any() and not ordered(y, z, own[here], _lanes(z, here)):
-                    self._race(y, z)
+            if not self._after(y, z, ordered, self._distinct(y.bytes)):
+                self._race(y, z)
 
     def _same(self, y: Record, x: Record) -> bool:
         """Whether two stores leave the same data in each byte that both write."""
         if y.names is None or x.names is None:
             return False
-        for own in (self._matched(y, layer, x.bytes) for layer in self._distinct(y.bytes)):
-            mine, theirs = y.names[own[own >= 0]], x.names[own >= 0]
+        for own, here in self._shared(y, x.bytes, self._distinct(y.bytes)):
+            mine, theirs = y.names[own], x.names[here]
             if (mine != theirs).any() or (mine < 0).any():
                 return False
         return True
@@ -323,9 +321,7 @@ class Memory:
         vouched, in_order = np.zeros(len(y.bytes), bool), True
         hits = dict[int, NDArray[np.bool_]]()
         for number, some in self._meeting(y.bytes).items() if layers else ():
-            every = [self._matched(y, layer, some.bytes) for layer in layers]
-            parts = [(own[own >= 0], own >= 0) for own in every if (own >= 0).any()]
-            if parts:
+            if parts := self._shared(y, some.bytes, layers):
                 hits[number] = np.logical_or.reduce([here for _, here in parts])
             for x in some.records if parts else ():
                 if not (y.write or x.write):
@@ -370,12 +366,26 @@ class Memory:
             left = left[~first]
         return parts
 
-    def _matched(self, y: Record, part: NDArray[np.int64], at: Bytes) -> NDArray[np.int64]:
-        """For each byte of earlier records, the index of a part of ``y`` that is it, or -1."""
-        self._mark[y.bytes[part]] = part + 1
-        own: NDArray[np.int64] = self._mark[at] - 1
-        self._mark[y.bytes[part]] = 0
-        return own
+    def _shared(
+        self, y: Record, at: Bytes, parts: Sequence[NDArray[np.int64]]
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """By part of a record, the indices of its bytes that are among bytes of earlier records,
+        and which of those these are."""
+        found = []
+        for part in parts:
+            self._mark[y.bytes[part]] = part + 1
+            own = self._mark[at] - 1
+            self._mark[y.bytes[part]] = 0
+            if (here := own >= 0).any():
+                found.append((own[here], here))
+        return found
+
+    def _after(
+        self, y: Record, x: Record, ordered: Ordered, parts: Sequence[NDArray[np.int64]]
+    ) -> bool:
+        """Whether a record comes after an earlier one, wherever they share bytes."""
+        shared = self._shared(y, x.bytes, parts)
+        return all(ordered(y, x, own, _lanes(x, here)) for own, here in shared)
 
     def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> bool:
         """Compares with the last writes. Returns whether it comes after them."""
@@ -406,12 +416,10 @@ class Memory:
         """Whether ``y`` comes after all writes of its bytes so far, strong ones too; an addition,
         after all but other additions, with which it leaves the same in any order. Those that come
         later have to come after a read on which something depends (`_race`)."""
-        layers = self._distinct(y.bytes)
-        for x in (x for x in _records(self._meeting(y.bytes)) if x.write and not (adds and x.adds)):
-            for own in (self._matched(y, layer, x.bytes) for layer in layers):
-                here = own >= 0
-                if here.any() and not ordered(y, x, own[here], _lanes(x, here)):
-                    return False
+        layers, near = self._distinct(y.bytes), _records(self._meeting(y.bytes))
+        writes = (x for x in near if x.write and not (adds and x.adds))
+        if not all(self._after(y, x, ordered, layers) for x in writes):
+            return False
         every = np.zeros(len(y.bytes), bool)
         return all(ordered(y, x, own, theirs) for x, own, theirs in self._last_writes(y, every))
 

@@ -332,7 +332,7 @@ class Operands:
         self.launches = bool(mir.all_of(Cancels))
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
-        self._sources: dict[int, tuple[frozenset[str], Op]] = {}
+        self._sources: dict[int, tuple[frozenset[str], object]] = {}
         self._parts: dict[int, tuple[tuple[Expr, ...], object]] = {}
         #: whether it is asked which registers hold the same data, as stores may be equal (H23)
         self.follows = False
@@ -591,7 +591,7 @@ class Operands:
             self._leaves[id(operand)] = frozenset(_leaves(operand)), operand
         return self._leaves[id(operand)][0]
 
-    def sources(self, op: Op) -> frozenset[str]:
+    def sources(self, op: Any) -> frozenset[str]:
         """The same in all operands of an instruction, but for registers that it only sets."""
         if id(op) not in self._sources:
             operands = tuple(getattr(op, name) for name in _operands(op))

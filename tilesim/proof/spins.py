@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Base, Const, Expr, ScalarParam, Var, walk
 from tilesim.ir.mir import Branch, Join
-from tilesim.ir.op import Op, operand_names, results_of
+from tilesim.ir.op import Op
 from tilesim.proof.operands import LANES, Operands, Value, lane_of, need, seen
 from tilesim.proof.phases import Look
 from tilesim.proof.rules import rule
@@ -75,7 +75,7 @@ class Iteration(NamedTuple):
         what its registers hold now."""
         branch, names = v.mir.code[self.branch].what, {self.loaded.name}
         assert isinstance(branch, Branch)
-        names |= v.names(branch).union(*(_reads(v, n) for n in self.ops))
+        names |= v.names(branch).union(*(v.sources(v.mir.code[n].what) for n in self.ops))
         held = {name: lane_of(seen(w.registers.get(name), w), lane) for name in names}
 
         @cache
@@ -176,7 +176,7 @@ def _changes_nothing(v: Operands, poll: int, way: Sequence[int], entered: Sequen
     changed = {name for n in iteration for name in _sets(v, n)}
     fresh: set[str] = set()
     for n in iteration:
-        if _reads(v, n) & changed - fresh:
+        if v.sources(code[n].what) & changed - fresh:
             return False
         fresh |= _sets(v, n)
     return code[poll].guard is None
@@ -192,9 +192,3 @@ def _only_sets(v: Operands, number: int) -> bool:
 
 def _sets(v: Operands, number: int) -> set[str]:
     return {e.var.name for e in v.mir.effects[number] if isinstance(e, fx.Defines)}
-
-
-def _reads(v: Operands, number: int) -> set[str]:
-    op = v.mir.code[number].what
-    fields = set(operand_names(type(op))) - results_of(type(op)) if isinstance(op, Op) else ()
-    return {name for field in fields for name in v.names(getattr(op, field))}
