@@ -102,8 +102,19 @@ def _instructions(rules: _Rules, number: int, step: Step) -> Iterator[Instructio
     lowered = _lowered(rules, low.tiles.with_number(number, step))
     if number in low.tiles.numbers:
         lowered = [*low.accesses(step), *_in_tiles(low, lowered)]
+    if guard is not None and _meets_lanes(step):
+        yield Instruction(Branch(target=number + 1, cond=guard, sense=False, loc=low.loc))
+        guard = None
     for what in lowered:
         yield Instruction(what, guard)
+
+
+def _meets_lanes(step: Step) -> bool:
+    """Whether it waits for other lanes of its warp, which may execute another such instruction:
+    those that a guard leaves out go on meanwhile."""
+    if step.opcode == "bar.warp.sync":
+        return True
+    return step.base == "barrier" and "aligned" not in step.qualifiers
 
 
 def finished(low: Lowering, code: Sequence[Instruction], starts: Sequence[int]) -> Mir:
