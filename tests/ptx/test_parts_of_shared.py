@@ -17,8 +17,7 @@ from tilesim.kernels.registry import Case
 from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.observers import accessed_bytes
 from tilesim.sim.observers.accessed_bytes import Accessed

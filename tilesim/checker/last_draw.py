@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Plan
 from tilesim.sim.affine.footprints import Boxes
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.schedule import Order
 from tilesim.sim.machine.simulate import Simulation

@@ -33,8 +33,7 @@ from tilesim.transforms.lower import lower
 
 if TYPE_CHECKING:
     from tilesim.repair.preservation import Arrays
-    from tilesim.sim.machine.access import Access
-    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.footprint import Access, Footprint
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
     from tilesim.sim.machine.memory import Memory
 

@@ -56,10 +56,9 @@ from tilesim.sim.affine.cluster_values import (
 )
 from tilesim.sim.affine.evaluator import Evaluator, Moving, Result, Uses
 from tilesim.sim.affine.footprints import Kind, Mask, Touches, bytes_of, elements_of
-from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.assignment_jit import take_apart
 from tilesim.sim.machine.expression import Fit, evaluator
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.memory import Memory

@@ -58,9 +58,8 @@ from tilesim.sim.affine.shifts import (
 )
 from tilesim.sim.affine.snapshot import Snapshot, difference
 from tilesim.sim.affine.state_fields import is_number
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.expression import fit_register
-from tilesim.sim.machine.footprint import Footprint, Past
+from tilesim.sim.machine.footprint import Access, Footprint, Past
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Code, Entry, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier

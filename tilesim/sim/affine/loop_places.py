@@ -26,8 +26,7 @@ from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_plan import ALIGNED
 from tilesim.sim.affine.free_parameter import is_free
 from tilesim.sim.affine.shifts import FutureValue, Repetitions, Shift, Shifts, lanes_of
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.unknown import Unknown

@@ -42,8 +42,7 @@ from tilesim.sim.affine.loop_period import (
 from tilesim.sim.affine.shifts import NoShift, Shift
 from tilesim.sim.affine.snapshot import Glance, NotPlain, Snapshot
 from tilesim.sim.affine.state_fields import snapshot
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory

@@ -54,8 +54,7 @@ from tilesim.sim.affine.shifts import (
     in_lane,
     is_moving,
 )
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.moving_boxes import Box, Course, Family, corners, may_conflict

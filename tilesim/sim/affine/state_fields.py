@@ -26,7 +26,6 @@ from tilesim.sim.affine.snapshot import (
     Snapshot,
     Writer,
 )
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import (
     DRAINED,
     Groups,
@@ -41,7 +40,7 @@ from tilesim.sim.machine.events import InFlight
 from tilesim.sim.machine.execute.copies import _Selected
 from tilesim.sim.machine.execute.mbarrier import Landing
 from tilesim.sim.machine.execute.tensor_memory import Completed
-from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.footprint import Access, Footprint, FootprintTable
 from tilesim.sim.machine.interface import Options
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp

@@ -41,11 +41,11 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import communicates, word_access, word_accesses
 from tilesim.records import dataclass
-from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.expression import assign
+from tilesim.sim.machine.footprint import EVERY, Access
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp

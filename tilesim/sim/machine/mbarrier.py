@@ -40,8 +40,8 @@ from tilesim.wording import count
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.events import Kind, Trace
+    from tilesim.sim.machine.footprint import Access
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.labels import Place
     from tilesim.sim.machine.warp import Agent

@@ -18,7 +18,7 @@ from tilesim.sim.machine.warp import Barrier
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.footprint import Access
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.register_pool import Adjustment
     from tilesim.sim.machine.warp import Agent

@@ -34,8 +34,8 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.machine.access import EVERY, Access, leave_the_same
 from tilesim.sim.machine.clock import GENERIC, SHARED, Clock, join
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint, leave_the_same
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.unknown import require_known
@@ -44,7 +44,6 @@ from tilesim.sim.machine.warp import Agent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.observers.monotone_words import Counter
 

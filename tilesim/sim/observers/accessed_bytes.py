@@ -13,8 +13,7 @@ from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.observers.monotone_words import drawn_tensors

@@ -16,8 +16,8 @@ from tilesim.ir.declarations import Unsaid
 from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
 from tilesim.ir.fragments import Held
 from tilesim.ir.frozen import cached
-from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes
 from tilesim.sim.machine.word_order import Overlap, same_value
 from tilesim.sim.observers.race_text import in_no_order
@@ -25,9 +25,7 @@ from tilesim.sim.observers.race_text import in_no_order
 if TYPE_CHECKING:
     from tilesim.findings.finding import Kind
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.memory import Memory
     from tilesim.sim.machine.warp import Part

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import Stated
 from tilesim.ir.loc import Loc
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.footprint import Access
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op

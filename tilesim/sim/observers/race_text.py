@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import NOTHING_STATED, Deed, Kind, Participant, Rule, Stated
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.unknown import first_of
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.memory import Memory
     from tilesim.sim.machine.word_order import Overlap

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from tilesim.arith.byte_set import ByteSet
-from tilesim.sim.machine.access import (
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, SHARED, Clock
+from tilesim.sim.machine.footprint import (
     Access,
+    Footprint,
+    FootprintTable,
     has_noncoherent_loads,
     noncoherent,
     reads_noncoherently,
 )
-from tilesim.sim.machine.clock import GENERIC, GLOBAL, SHARED, Clock
-from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.word_order import (
     Observations,
@@ -58,7 +59,6 @@ from tilesim.sim.observers.tensormap_proxy import MapProxy
 from tilesim.sim.observers.uninitialised_reads import Unwritten
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.access import Touched
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.memory import GlobalMemory
@@ -519,7 +519,7 @@ class Completions:
     def __init__(self, machine: Core) -> None:
         self._machine = machine
         #: by the bytes of an access, those of an earlier one, and those touched in between
-        self._vouched: dict[tuple[Footprint, Footprint, tuple[Touched, ...]], bool] = {}
+        self._vouched: dict[tuple[Footprint, Footprint, tuple[Footprint, ...]], bool] = {}
 
     @staticmethod
     def note_write(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:

@@ -19,9 +19,8 @@ from tilesim.sim.observers.race_text import describe, report_access
 
 if TYPE_CHECKING:
     from tilesim.ir.effects import Scope
-    from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.footprint import Access, Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.labels import Place
     from tilesim.sim.machine.memory import Memory

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.access import Access
-    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.footprint import Access, Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.memory import Memory
     from tilesim.sim.machine.warp import Agent

@@ -31,11 +31,11 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.op import Op, Rearranges, Symmetric
 from tilesim.records import dataclass
-from tilesim.sim.machine.access import EVERY, ONE_OF_SEVERAL, Access, Left
 from tilesim.sim.machine.assignment_jit import take_apart
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.executable import Leaf, Operand
 from tilesim.sim.machine.expression import evaluator
+from tilesim.sim.machine.footprint import EVERY, ONE_OF_SEVERAL, Access, Footprint, Left
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Code, Step, Warp
 from tilesim.sim.machine.unknown import Open, Unknown
@@ -43,7 +43,6 @@ from tilesim.sim.observers.races import RaceDetector
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.memory import GlobalMemory, Memory
     from tilesim.sim.machine.tickets import Tickets

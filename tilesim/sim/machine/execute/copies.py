@@ -24,7 +24,6 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import MapFields, fields_of, info_limits, unit
 from tilesim.records import dataclass, replace
-from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import (
     Act,
@@ -41,7 +40,7 @@ from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.execute.memory import at_one_place, cells_of, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, map_reader
 from tilesim.sim.machine.expression import Evaluate
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier

@@ -14,11 +14,11 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.op import Op
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.compose import Effects, operation, with_effect
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.copies import End, destinations, tracked_load
 from tilesim.sim.machine.expression import assign
+from tilesim.sim.machine.footprint import Access
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import UnknownSteers

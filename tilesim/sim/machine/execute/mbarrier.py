@@ -23,13 +23,12 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
-from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.expression import assign
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array
 from tilesim.sim.machine.machine import Step, Warp

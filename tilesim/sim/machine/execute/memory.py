@@ -23,12 +23,11 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.fragments import Held
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.clock import GENERIC, SHARED, Clock
 from tilesim.sim.machine.compose import Act, Give, Take, acting, executor, lane_by_lane
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.execute.lanes import per_lane
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import ONE_OF_SEVERAL, Access, Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory

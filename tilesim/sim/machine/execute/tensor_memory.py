@@ -22,7 +22,6 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart
 from tilesim.records import dataclass, replace
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import ORDER, Issuer
 from tilesim.sim.machine.clock import GENERIC, NEVER, SHARED
 from tilesim.sim.machine.compose import (
@@ -43,6 +42,7 @@ from tilesim.sim.machine.errors import BarrierError, NotUniform, Side
 from tilesim.sim.machine.execute.copies import destinations
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.expression import Evaluate
+from tilesim.sim.machine.footprint import Access
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.operands import Operands

@@ -12,10 +12,9 @@ from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import NBYTES, USED, MapFields, decoded, fields_at
 from tilesim.records import dataclass
-from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.compose import Act, each_lane, executor
 from tilesim.sim.machine.errors import BarrierError
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands

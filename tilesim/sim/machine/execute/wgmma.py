@@ -14,7 +14,6 @@ from tilesim.ir.expr import constant
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import FragmentUse
 from tilesim.sim.machine.compose import (
     Act,
@@ -29,6 +28,7 @@ from tilesim.sim.machine.compose import (
 )
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.execute.lanes import gather_all, require_whole_warp
+from tilesim.sim.machine.footprint import Access
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
