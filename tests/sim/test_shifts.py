@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tilesim import s32, u32, u64
+from tilesim import Builder, check, s32, u32, u64
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var, minimum
 from tilesim.sim.affine.shifts import Bounds, NoShift, Shifts
 from tilesim.sim.machine.expression import compile_expr
 from tilesim.sim.machine.lanes import FULL
@@ -153,6 +153,52 @@ def test_the_lane_that_ends_first(by: int) -> None:
     w = warp([LANES + CLUSTERS, 0, 0, 0] if by > 0 else [-LANES - CLUSTERS, 0, 0, 0])
     assert shifts.of(expr, w, FULL, {0: by}) == 0
     assert shifts.limit == 100 - 31 - CLUSTERS - (by > 0)
+
+
+NEGATIVE: tuple[BinaryOp, ...] = ("min", "max", "//", "%", "<", ">=", "==")
+
+
+@pytest.mark.parametrize("op", NEGATIVE)
+def test_a_negative_number_beside_one_without_a_sign(op: BinaryOp) -> None:
+    """In u64 it is another number: the greater one, the one that is met later."""
+    w, c = warp([0, 0, 64, 0]), Var("c", u64)
+    with pytest.raises(NoShift):
+        Shifts(SLOTS, Typing()).of(Binary(op, c, Const(-5)), w, FULL, {2: 5})
+    assert Shifts(SLOTS, Typing()).of(Binary(op, c, Const(5)), w, FULL, {2: 5}) in (0, 1, 5)
+
+
+def test_one_of_two_numbers_in_another_type() -> None:
+    """-8 is 2^64 - 8 in u64, and 0 does not come behind it by 4."""
+    either = Select(Var("d"), Var("a"), Var("c", u64))
+    with pytest.raises(NoShift):
+        Shifts(SLOTS, Typing()).of(either, warp([-8, 0, 64, 1]), FULL, {0: 4})
+    assert Shifts(SLOTS, Typing()).of(either, warp([8, 0, 64, 1]), FULL, {0: 4}) == 4
+
+
+@pytest.mark.parametrize("least", [-5, 5])
+def test_the_turn_in_which_the_smaller_number_is_met(least: int) -> None:
+    """Right: it never is."""
+    k = Builder("smaller", warps=3)
+    one, other = k.mbarriers("one"), k.mbarriers("other")
+    word = k.shared("word", s32, (1,))
+    with k.one_thread():
+        k.mbarrier.init(one, 1)
+        k.mbarrier.init(other, 1)
+    k.sync_threads()
+    with k.role("counts", 0), k.elected():
+        x = k.var("x", 0, u64)
+        with k.loop(2_000) as i:
+            with k.if_(minimum(x, least).eq(613)):
+                k.mem.store(word[0], 1)
+            k.assign(x, x + 1)
+            k.mbarrier.arrive(one)
+            k.mbarrier.wait(other, i & 1)
+    with k.role("answers", 1), k.elected(), k.loop(2_000) as i:
+        k.mbarrier.wait(one, i & 1)
+        k.mbarrier.arrive(other)
+    with k.role("stores", 2), k.elected():
+        k.mem.store(word[0], 2)
+    assert check(k.finish(), schedules=0).rules == ({"race"} if least < 0 else set())
 
 
 @pytest.mark.parametrize(("numbers", "said"), [([[-1]], "-1"), ([[-1, 7]], "-1 to 7")])

@@ -164,6 +164,8 @@ def _is_near(value: Number) -> bool:
 Shift: TypeAlias = Any
 #: a lane, or the numbers of some
 Where: TypeAlias = Any
+#: operators whose result depends on no more than the bits of their operands
+_OF_BITS = frozenset({"+", "-", "*", "&", "|", "^", "<<"})
 #: so many repetitions may be looked at as one, of which the bits of a value repeat
 _LONGEST = 1 << 12
 
@@ -458,14 +460,19 @@ class ExpressionShift:
         return self._result(expr, lane, self._arithmetic(expr, lane, a, b))
 
     def _converted(self, expr: Binary, lane: Where, a: int, b: int) -> None:
-        """What an operation is made in holds its operands as they are."""
+        """What an operation is made in holds its operands as they are; one that does not move may
+        become another number where only its bits count."""
         shifts = self._shifts
         kind = join_types(shifts.type_of(expr.lhs), shifts.type_of(expr.rhs))
         if kind not in LIMITS:
             raise NoShift(expr)
-        if kind == "u64":
-            for operand, shift in ((expr.lhs, a), (expr.rhs, b)):
-                self._shifts.bound_range(self._value(operand, lane), shift, *LIMITS[kind])
+        if kind != "u64":
+            return
+        for operand, shift in ((expr.lhs, a), (expr.rhs, b)):
+            value = self._value(operand, lane)
+            if expr.op not in _OF_BITS and np.any(value < 0):
+                raise NoShift(expr)
+            shifts.bound_range(value, shift, *LIMITS[kind])
 
     def _compare(self, op: str, lane: Where, lhs: Expr, rhs: Expr, shift: int) -> None:
         """What a comparison says does not change."""
@@ -571,14 +578,14 @@ class ExpressionShift:
 
     def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: Where) -> Shift:
         """The shift of one of two values."""
-        if np.all(holds):
-            return self.at(then, lane)
-        if not np.any(holds):
-            return self.at(other, lane)
-        shift = self.at(then, lane)
-        if self.at(other, lane) != shift:
+        chosen = [e for e, of in ((then, np.any(holds)), (other, not np.all(holds))) if of]
+        shifts = [self.at(e, lane) for e in chosen]
+        if any(shift != shifts[0] for shift in shifts):
             raise NoShift(expr)
-        return shift
+        if self._shifts.type_of(expr) == "u64":
+            for e in chosen:
+                self._shifts.bound_range(self._value(e, lane), shifts[0], *LIMITS["u64"])
+        return shifts[0]
 
 
 def in_lane(value: Any, lane: int) -> Any:
