@@ -43,7 +43,7 @@ from tilesim.checker.coverage import begin, noted, surely_used, used
 from tilesim.checker.grid import MANY, Survey, Surveyed
 from tilesim.checker.options import NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
-from tilesim.checker.witness import Witness, shorten, watched
+from tilesim.checker.witness import Witness, repeat, shorten
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.program import Program, Strict, Verdict
@@ -646,7 +646,7 @@ class Checking:
         if self.explains:
             from tilesim.mistakes.diagnose import explained  # what only a failure needs
 
-            again = partial(watched, simulation, witness, self.inputs)
+            again = partial(repeat, simulation, witness, self.inputs)
             diagnosed = partial(explained, findings, again, run.stats.instructions)
             findings = self.timer.given(diagnosed, findings)
         findings += causes

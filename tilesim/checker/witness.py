@@ -225,7 +225,7 @@ def replay(
     run = repeat(simulation, parsed, inputs or {})
     if parsed.policy == "timed":
         run = certificate.annotate(run)
-    again = partial(watched, simulation, parsed, inputs or {})
+    again = partial(repeat, simulation, parsed, inputs or {})
     return replace(run, findings=explained(run.findings, again, run.stats.instructions))
 
 
@@ -262,30 +262,8 @@ def retrace(
         recorders.append(Recorder(env, LIMIT if limit is None else limit))
         return recorders[-1]
 
-    run = watched(simulation, parsed, inputs or {}, trace)
+    run = repeat(simulation, parsed, inputs or {}, trace)
     return Recording.of(run, (recorder.timeline() for recorder in recorders))
-
-
-def watched(
-    simulation: Simulation,
-    witness: Witness,
-    inputs: Mapping[str, NDArray[Any]],
-    trace: Callable[[simpy.Environment], Trace],
-) -> Run:
-    """The run of a witness on a compiled program; ``trace`` makes what watches a cluster."""
-    environments: list[tuple[int, simpy.Environment]] = []
-    for cluster in witness.clusters:
-        picks = witness.choices.get(cluster)
-        env: TimedEnvironment | ChoiceEnvironment
-        if witness.policy == "resident":
-            env = ResidentEnvironment(witness.first)
-        elif picks is None:
-            env = TimedEnvironment()
-        else:
-            env = ChoiceEnvironment(ReplayChooser(picks))
-        env.trace = trace(env)
-        environments.append((cluster, env))
-    return simulation.run_on(inputs, environments, answers=witness.answers, order=witness.drawing)
 
 
 def _fitting(
@@ -323,18 +301,25 @@ def _fitting(
     return parsed, simulation.lanes_apart(*parsed.apart)
 
 
-def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:
-    """The run of a witness on a compiled program."""
-    if witness.policy == "resident":
-        return simulation.run_on(inputs, [(0, ResidentEnvironment(witness.first))])
-
-    def chooser(cluster: int) -> ReplayChooser | None:
+def repeat(
+    simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]],
+    trace: Callable[[simpy.Environment], Trace] | None = None,
+) -> Run:  # fmt: skip
+    """The run of a witness on a compiled program; ``trace`` makes what watches a cluster."""
+    environments: list[tuple[int, simpy.Environment]] = []
+    for cluster in witness.clusters:
         picks = witness.choices.get(cluster)
-        return None if picks is None else ReplayChooser(picks)
-
-    return simulation.run(
-        inputs, chooser, list(witness.clusters), answers=witness.answers, order=witness.drawing
-    )
+        env: TimedEnvironment | ChoiceEnvironment
+        if witness.policy == "resident":
+            env = ResidentEnvironment(witness.first)
+        elif picks is None:
+            env = TimedEnvironment()
+        else:
+            env = ChoiceEnvironment(ReplayChooser(picks))
+        if trace is not None:
+            env.trace = trace(env)
+        environments.append((cluster, env))
+    return simulation.run_on(inputs, environments, answers=witness.answers, order=witness.drawing)
 
 
 def shorten(
