@@ -65,6 +65,7 @@ from tilesim.analysis.taint import (
     is_addressed,
     tensors_read,
     tensors_written,
+    tiles,
 )
 from tilesim.analysis.thread_values import Threads
 from tilesim.analysis.uses_defs import OPERANDS, expressions_in, mentions
@@ -426,15 +427,7 @@ class _Bases:
         found = NOTHING
         for tensor in (self._tables[node] for node in nodes if node in self._tables):
             found = union(found, self._tables_hold.all_words(tensor))
-        for effect in effects:
-            match effect:
-                case fx.UsesFragment(fragment=fragment, write=False):
-                    nodes.append(f"#{fragment.name}")
-                case fx.UsesTmem(write=False):
-                    nodes.append("@")
-                case _:
-                    pass
-        for node in nodes:
+        for node in (*nodes, *tiles(effects, write=False)):
             found = union(found, self._contents.get(node, NOTHING))
         for name, value, _ in self._mentions[number].operands:
             if not isinstance(value, View | Mbar) and name not in op.addresses:

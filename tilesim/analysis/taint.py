@@ -19,7 +19,7 @@ from tilesim.analysis.cfg import FlowGraph, sides_that_compute
 from tilesim.analysis.solver import closure
 from tilesim.analysis.ssa import assigned, reaching
 from tilesim.analysis.thread_values import Threads
-from tilesim.analysis.uses_defs import OPERANDS, Mentions, expressions_in, mentions
+from tilesim.analysis.uses_defs import OPERANDS, Mentions, expressions_in, mentions, sets
 from tilesim.arith.operators import MIRRORED, RELATIONS, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
@@ -154,18 +154,9 @@ class Dataflow:
     def _add(
         self, number: int, op: Op, effects: tuple[fx.Effect, ...], mentioned: Mentions
     ) -> None:
-        inputs = {name for effect in effects for name in tensors_read(effect)}
-        outputs = {name for effect in effects for name in tensors_written(effect)}
-        for effect in effects:
-            match effect:
-                case fx.Defines(var=var):
-                    outputs.add(_register(var.name, number))
-                case fx.UsesFragment(fragment=fragment, write=write):
-                    (outputs if write else inputs).add(_TILE + fragment.name)
-                case fx.UsesTmem(write=write):
-                    (outputs if write else inputs).add(_TMEM)
-                case _:
-                    pass
+        inputs = {*tiles(effects, write=False)}.union(*map(tensors_read, effects))
+        outputs = {*tiles(effects, write=True)}.union(*map(tensors_written, effects))
+        outputs |= {_register(name, number) for name in sets(self._mir, number)}
         for name, value, names in mentioned.operands:
             registers = self._registers(names, number)
             inputs |= registers
@@ -248,6 +239,19 @@ def tensors_read(effect: fx.Effect) -> tuple[str, ...]:
             return tuple(tensor.name for tensor in map_.tensors)
         case _:
             return ()
+
+
+def tiles(effects: Iterable[fx.Effect], *, write: bool) -> Iterator[str]:
+    """The register tiles, and tensor memory, that effects write or read, as nodes of the data
+    flow."""
+    for effect in effects:
+        match effect:
+            case fx.UsesFragment(fragment=fragment, write=written) if written is write:
+                yield _TILE + fragment.name
+            case fx.UsesTmem(write=written) if written is write:
+                yield _TMEM
+            case _:
+                pass
 
 
 def acquires_map(op: Op) -> bool:
@@ -500,7 +504,8 @@ class Taint:
         for place, var in enumerate(results):
             half = {(_HALVES[place], 0)} if self._is_answer(op) else _NOTHING
             self._put((var.name, number), self._result(op, made) | half)
-        self._tiles(effects, made)
+        for tile in tiles(effects, write=True):
+            self._put(tile, _any(made))
 
     def _made(self, number: int, op: Op, effects: tuple[fx.Effect, ...], data: Value) -> Value:
         """What an instruction makes of its data."""
@@ -513,14 +518,9 @@ class Taint:
             read = self._get(word) | _any(self._union(map(self._get, others)))
         if names & self._may_be_responses and not self._is_answer(op):
             read |= {(CLUSTERS, None)}
-        for effect in effects:
-            match effect:
-                case fx.UsesFragment(fragment=fragment):
-                    read |= self._get(("tile", fragment.name))
-                case fx.UsesTmem(write=False):
-                    read |= self._get(("tmem", ""))
-                case _:
-                    pass
+        # of register tiles that are written a part may stay
+        over = (tile for tile in tiles(effects, write=True) if tile != _TMEM)
+        read |= self._union(map(self._get, (*tiles(effects, write=False), *over)))
         match op:
             case Assign() | Shuffle() | Store() | StoreVector():
                 return data
@@ -559,16 +559,6 @@ class Taint:
                 return _any(self._get(op.response.tensor.name))
             case _:
                 return made
-
-    def _tiles(self, effects: tuple[fx.Effect, ...], made: Value) -> None:
-        for effect in effects:
-            match effect:
-                case fx.UsesFragment(fragment=fragment, write=True):
-                    self._put(("tile", fragment.name), _any(made))
-                case fx.UsesTmem(write=True):
-                    self._put(("tmem", ""), _any(made))
-                case _:
-                    pass
 
     # ------------------------------------------------------------------ words
 
