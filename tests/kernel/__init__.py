@@ -36,6 +36,7 @@ Tests, which pytest runs:
     test_many               operands of all clusters of a class, computed at once, and of each
     test_memory             which accesses of a memory are compared, by its bytes and by a list
     test_limits             what the kernel does at most
+    test_program_mutants    what is changed in programs, and which contradictions are seen
     test_contract           what the kernel imports, its size, the names of its rules
 
 Commands, ``python -m tests.kernel.NAME``. Each ends with 1 if the kernel certifies a wrong program,
@@ -43,6 +44,7 @@ but for `mutants`, which prints which share of them the tests find:
 
     campaign                random small programs, compared with an exhaustive reference
     random_regions          random PTX kernels whose data is unknown, compared with known data
+    program_mutants         programs that tests check, with one change: check and kernel compared
     random_counters         random words that are waited for, compared with all interleavings
     random_memory_model     random strong accesses, compared with PTX's axioms
     random_elections        random `elect.sync`, compared with each choice of lanes

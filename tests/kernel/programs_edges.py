@@ -569,6 +569,31 @@ def a_register_that_half_of_the_lanes_have_set(k: Builder, *, right: bool) -> No
     k.mem.store(x[k.lane_id], late)
 
 
+def branches_on_what_half_of_the_lanes_have_set(k: Builder, of: Expr | int, *, right: bool) -> None:
+    late, x = k.var("late", dtype=u32), words(k, "x", 32)
+    with k.if_(k.lane_id < 16):
+        k.assign(late, of)
+    if right:
+        with k.if_(k.lane_id >= 16):
+            k.assign(late, 2)
+    with k.if_(late.eq(1)):
+        k.mem.store(x[k.lane_id], 1)
+
+
+@wrong("unset")
+def a_branch_on_a_register_that_half_of_the_lanes_have_set(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    branches_on_what_half_of_the_lanes_have_set(k, 1, right=right)
+
+
+@wrong("unset")
+def a_branch_on_data_that_half_of_the_lanes_have_loaded(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    loaded = k.var("loaded", dtype=u32)
+    k.mem.load(loaded, k.tensor("g", u32, (32,))[k.lane_id])
+    branches_on_what_half_of_the_lanes_have_set(k, loaded, right=right)
+
+
 def set_behind_a_poll(k: Builder, *, read: str = "there", again: bool = False) -> None:
     """What is set if a poll has answered no is read there, or behind that, or if another has."""
     k.launch(warps=2)

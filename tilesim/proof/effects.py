@@ -33,6 +33,7 @@ from tilesim.proof.machine import (
     Piece,
     Warp,
     coordinates,
+    is_set,
 )
 from tilesim.proof.many import ALL_LANES, UNKNOWN, Many
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
@@ -341,11 +342,11 @@ def _reads_registers(x: Execution) -> None:
     own, taken = x.static(_registers_read)
     for w in x.warps or [x.warp]:
         for name in own:
-            _is_set(x, w, name, x.lanes)
+            is_set(w, name, x.lanes, x.where, x.unless)
         differ = taken and x.machine.operands.may_differ(x.op, w)
         for one in (w.each if differ else (w,)) if taken else ():
             for name in taken:
-                _is_set(x, w, name, _taken_from(x, one))
+                is_set(w, name, _taken_from(x, one), x.where, x.unless)
 
 
 def _registers_read(x: Execution) -> tuple[list[str], list[str]]:
@@ -368,17 +369,6 @@ def _taken_from(x: Execution, w: Any) -> Sequence[int]:
     except _Unknown:
         return x.lanes
     return [int(i) for i in there[x.lanes]]
-
-
-@rule("unset", "a register, or a register tile, is set before it is read")
-def _is_set(x: Execution, w: Warp, name: str, lanes: Sequence[int]) -> None:
-    """Raises: Refuted: lanes read what they have not set, or only if a poll has answered no where
-    they read it in both cases."""
-    if (set_in := w.set_in.get(name, 0)) == ALL_LANES:
-        return
-    others = [i for i in lanes if not set_in >> i & 1]
-    if any(i not in x.unless or w.set_behind.get((name, i)) is not x.unless[i] for i in others):
-        raise Refuted("unset", f"{x.where}: {name}, which nothing has set")
 
 
 @executes(fx.Defines)
@@ -1805,7 +1795,7 @@ def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
         lane_of(_is_shared(x, e.keeps, one), x.lanes[0]) != 0 for one in w.each
     )
     if (keeps or not e.write) and not e.partly:
-        _is_set(x, w, e.fragment.name, x.lanes)
+        is_set(w, e.fragment.name, x.lanes, x.where, x.unless)
     if e.write and not x.may:
         w.has_set(e.fragment.name, x.lanes)
 

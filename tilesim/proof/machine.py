@@ -771,6 +771,7 @@ class Machine:
         """What an expression is in lanes that it may part. ``unless`` gets, of lanes where it holds
         if a poll has answered no, and only then, the poll. ``polls`` gets what a poll decides, of
         which the answer no is taken. ``found``: what it is in lanes that leave a wait."""
+        self.reads(w, e, [i for i in lanes if i not in found], what)
         value = self.operands.decides(e, w)
         if type(value) is int and not found:
             return dict.fromkeys(lanes, value)
@@ -792,6 +793,12 @@ class Machine:
             return {i: need(x, what) for i, x in row.items()}
         except NotCovered as why:
             raise (Undecided(why.what) if any(map(undecided, row.values())) else why) from None
+
+    def reads(self, w: Warp, e: Expr, lanes: Sequence[int], what: str) -> None:
+        """Lanes read the registers of an expression that decides what they execute."""
+        unless = {i: look for i, (look, _) in w.detours.items()}
+        for name in sorted(self.operands.names(e) - {"", "lane"}):
+            is_set(w, name, lanes, what, unless)
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
         self._go(w, at, lanes)
@@ -1263,6 +1270,19 @@ def _no_trap(traps: int, what: str) -> None:
 def _no_mbarrier(memory: Memory, at: Bytes, where: object) -> None:
     if memory.mbarriers[at].any():
         raise Refuted("A6-bytes", f"{where}: bytes of an mbarrier")
+
+
+@rule("unset", "a register, or a register tile, is set before it is read")
+def is_set(
+    w: Warp, name: str, lanes: Sequence[int], where: object, unless: Mapping[int, Look]
+) -> None:
+    """Raises: Refuted: lanes read what they have not set, or only if a poll has answered no where
+    they read it in both cases; ``unless``: the polls of lanes that read it only then."""
+    if (set_in := w.set_in.get(name, 0)) == ALL_LANES:
+        return
+    others = [i for i in lanes if not set_in >> i & 1]
+    if any(i not in unless or w.set_behind.get((name, i)) is not unless[i] for i in others):
+        raise Refuted("unset", f"{where}: {name}, which nothing has set")
 
 
 @rule("uninitialised", "shared memory is written before it is read")

@@ -121,6 +121,8 @@ class Region:
 
     def _answers(self, e: Expr | None, lanes: list[int], what: str) -> tuple[list[int], list[int]]:
         """The lanes in which an expression may not hold, and those in which it may; None: holds."""
+        if e is not None:
+            self._m.reads(self._w, e, lanes, what)
         value = 1 if e is None else self._m.operands.decides(e, self._w)
         row = {i: lane_of(value, i) for i in lanes}
         known = {i: bool(need(x, what)) for i, x in row.items() if not undecided(x)}
