@@ -77,7 +77,7 @@ def test_a_second_arriver_of_the_first_phase_is_not_counted() -> None:
 def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
     """With another parity it would wait for ever."""
     finding = ts.check(staging_guard.build()).findings[0]
-    assert (finding.rule, finding.diagnosis) == ("race", "no_arrival")
+    assert (finding.rule, finding.diagnosis) == ("race", "stale_wait")
     assert finding.cause == (
         "no instruction arrives on stored[0]: this wait passes at once, every time, and guards "
         "nothing"

@@ -63,7 +63,7 @@ CAUSES = (
     ("cta_pairs::pair[release=own]", "arrives on CTA 1 empty[0], on which no warp waits"),
     ("empty_tiles::block_sparse[mistake=no wait]", "has not waited for stat_empty in this turn"),
     ("copy_groups::waited_by_issuers", "nothing makes math (warp 2) wait for that"),
-    ("cluster_arrivals::cta_scope", "releases to its own CTA only"),
+    ("cluster_arrivals::cta_scope", "has scope cta, and the other side is in another CTA"),
     ("tensor_memory::freed_while_read", "makes it wait for epilogue (warp 0)"),
     ("printed[open_twice=False,dead_role=False,early_inval=False]", "led to different"),
 )

@@ -68,7 +68,7 @@ CAUSES: Mapping[str, str] = {
     "variants_blackwell::two_answers[fault=slot]": "passes a second time on CTA 0 full[0]",
     "variants_blackwell::two_answers[fault=none]": "waits for nothing that scheduler",
     "more_hopper::ping_pong[skips=False]": "each of these waits before",
-    "more_hopper::last_block[fault=relaxed]": "atom is relaxed: it does not release",
+    "more_hopper::last_block[fault=relaxed]": "atom is relaxed: it hands nothing on",
     "more_hopper::last_block[fault=no barrier]": "no barrier of threads lies between",
     "more_hopper::shared_halves[everywhere=False]": (
         "until consumer (CTA 0 warp 0) has read, and not until consumer (CTA 1 warp 0) has"
@@ -79,7 +79,7 @@ CAUSES: Mapping[str, str] = {
         "512 bytes are expected on full[1] per phase and 384 completed"
     ),
     "more_hopper::tile_counter[asks=False]": "tile_empty[0], and no warp waits for it",
-    "more_hopper::stream_k[fault=relaxed]": "this ld is relaxed: it does not acquire",
+    "more_hopper::stream_k[fault=relaxed]": "this ld is relaxed: it orders no accesses",
     "more_hopper::pushed_sums[senders=3]": (
         "384 bytes are expected on CTA 0 b[0] per phase and 256 completed"
     ),

@@ -154,7 +154,7 @@ MISTAKES: tuple[tuple[ts.Kernel, str, int, str, str, list[str]], ...] = (
     (one_loader, "own, not counted", 4, "race", "count 4 instead of 1", [AT.format(0)]),
     (one_loader, "own", 2, "deadlock", "instead of empty[i_1 % 2]", [AT.format(0)]),
     (one_loader, "one CTA", 2, "race", "does not hold; count 2 instead of 1", []),
-    (one_loader, "none", 2, "deadlock", "after", [AT.format(0).replace("STAGES", "2")]),
+    (one_loader, "none", 2, "deadlock", "after", [AT.format(0)]),
     (sent_on, "own", 2, "race", "instead of empty[0]",
      ["k.mbarrier.arrive(empty.at(k.cluster_rank ^ 1), scope=\"cluster\")"]),
     (sent_on, "own", 3, "race", "instead of empty[0]",
@@ -210,11 +210,13 @@ def test_machine_code_is_mended_too(mistake: str) -> None:
 
 def test_the_cause_names_the_arrival_that_stays_at_home() -> None:
     finding = ts.check(one_loader.build(mistake="own")).findings[0]
-    assert finding.diagnosis == "arrival_at_no_peer"
-    assert "CTA 1 empty[0], for which no instruction waits" in finding.cause
+    assert finding.diagnosis == "arrival_in_own_cta"
+    assert "CTA 1 empty[0], on which no warp waits" in finding.cause
     assert finding.culprits[0].cta == 1
     assert finding.culprits[0].loc.line == _line("k.mbarrier.arrive(empty[i % STAGES])")
-    assert finding.fix == "let consumer (CTA 1 warp 0) arrive on CTA 0 empty[0]"
+    assert finding.fix == (
+        "let consumer (CTA 1 warp 0) arrive on the empty of CTA 0, and count it there"
+    )
 
 
 def _line(text: str) -> int:

@@ -102,7 +102,7 @@ PATCHES = {
     "bytes": "k.mbarrier.arrive_expect_tx(full[slot], 2048)",
     "slot": "k.mbarrier.arrive_expect_tx(full[i % 2], bytes_)",
     "plain arrive": "k.mbarrier.arrive_expect_tx(full[stage], 2048)",
-    "no arrival": "k.mbarrier.arrive_expect_tx(full[stage], 2048)",
+    "no arrival": "k.mbarrier.arrive_expect_tx(full[stage], x_map.box_bytes)",
     "twice": "pass",
     "fence": 'k.tile.store(staging, tile)\nk.fence.proxy_async("shared::cta")',
     "commit": "k.tma.store(y_map, staging, (i * ROWS, 0))\nk.bulk.commit_group()",
@@ -180,11 +180,11 @@ def test_nothing_is_suggested_where_the_data_is_missing() -> None:
 def test_work_is_what_is_stored_and_how_often_it_is_moved() -> None:
     program = ring.build(mistake="count")
     work = Work(program, "practice", {})
-    assert work.kept(ring.build(), frozenset())
-    assert not work.kept(ring.build(mistake="trips"), frozenset({"trips"}))
+    assert work.is_done_by(ring.build(), frozenset())
+    assert not work.is_done_by(ring.build(mistake="trips"), frozenset({"trips"}))
     places = enumerate(statements(program))
     roles = [n for n, what in places if isinstance(what, Role) and what.name == "consumer"]
-    assert not work.kept(edited(program, {roles[0]: ()}), frozenset())
+    assert not work.is_done_by(edited(program, {roles[0]: ()}), frozenset())
 
 
 @ts.kernel(warps=1)
@@ -206,7 +206,7 @@ def copied(k: ts.Builder, *, dtype: str = "s32", waits: bool = True) -> None:
 @pytest.mark.parametrize("dtype", ["s32", "u8", "bf16", "e4m3"])
 def test_numbers_that_were_there_before_are_stored_all_the_same(dtype: str) -> None:
     right, wrong = copied.build(dtype=dtype), copied.build(dtype=dtype, waits=False)
-    assert Work(wrong, "practice", {}).kept(right, frozenset())
+    assert Work(wrong, "practice", {}).is_done_by(right, frozenset())
 
 
 def test_the_example_of_the_readme_is_mended() -> None:
@@ -324,8 +324,10 @@ def test_a_counter_begins_with_what_it_does_in_a_check() -> None:
     (patch,) = best.patches
     assert [*map(str.strip, patch.new)] == ["k.bar.sync(0)", "k.mem.load(tile, number[0])"]
     work = Work(tile_of_a_counter.build(), "practice", {})
-    assert work.kept(tile_of_a_counter.build(synced=True), frozenset({"barrier"}))
-    assert not work.kept(tile_of_a_counter.build(synced=True, taken=0), frozenset({"barrier"}))
+    assert work.is_done_by(tile_of_a_counter.build(synced=True), frozenset({"barrier"}))
+    assert not work.is_done_by(
+        tile_of_a_counter.build(synced=True, taken=0), frozenset({"barrier"})
+    )
 
 
 def test_what_does_not_end_without_its_waits_is_cut_off() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from tilesim.analysis.solver import closure
@@ -57,7 +57,16 @@ from tilesim.mistakes.context import (
     is_own_address,
     mbars,
 )
-from tilesim.mistakes.edits import Edit, after, before, beside, changed, family, of_places
+from tilesim.mistakes.edits import (
+    Edit,
+    after,
+    before,
+    beside,
+    by_line,
+    changed,
+    family,
+    of_places,
+)
 from tilesim.mistakes.fences import brief
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause, setters_in_loop
@@ -518,26 +527,24 @@ def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 continue
             for slot in slots_at(facts, place, array)[:_SLOTS]:
                 for cta in (None, Const(0)) if remote else (None,):
-                    yield from _added(facts, "missing arrival", Mbar(array, slot), place, late,
+                    yield from _added(facts, Mbar(array, slot), place, late,
                                       (cta,))  # fmt: skip
 
 
-def _added(
-    facts: Facts, family: str, mbar: Mbar, place: Place, late: bool, targets: Targets
-) -> Iterator[Edit]:
+def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets) -> Iterator[Edit]:
     """Arrivals on the barriers of all targets next to a statement; by one lane, too, where all
     execute it."""
     like = MbarrierArrive(mbar=mbar, loc=place.loc)
     arrivals = tuple(_on(mbar, cta, like) for cta in targets)
     new, side = beside(place, late, *arrivals)
     what = said(facts, arrivals)
-    yield of_places(family, f"{what} {side} {brief(place)}", [(place, new)], 2)
+    yield of_places(f"{what} {side} {brief(place)}", [(place, new)], 2)
     if place.one or isinstance(facts.program, Mir):
         return
     elected = Var(facts.fresh("elected"), pred)
     region = If(cond=elected, then=arrivals, loc=place.loc)
     new, _ = beside(place, late, ElectSync(result=elected, loc=place.loc), region)
-    edit = of_places(family, f"{what} by one lane {side} {brief(place)}", [(place, new)], 2)
+    edit = of_places(f"{what} by one lane {side} {brief(place)}", [(place, new)], 2)
     yield replace(edit, variables=(elected,))
 
 
@@ -563,7 +570,7 @@ def _other_side(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 f"{facts.shown(region.cond)} does not hold"
             )
             new = replace(region, orelse=(arrive,))
-            yield of_places("other side", what, [(place, (new,))], 1)
+            yield of_places(what, [(place, (new,))], 1)
 
 
 @family("missing wait")
@@ -582,7 +589,7 @@ def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 for phase in parities_at(facts, place, [mbar])[:_PARITIES]:
                     for wait, said in waiting(facts, mbar, phase, place):
                         what = f"{said} before {brief(place)}"
-                        yield of_places("missing wait", what, [(place, before(place, *wait))], 2)
+                        yield of_places(what, [(place, before(place, *wait))], 2)
 
 
 def waiting(
@@ -613,7 +620,7 @@ def _wait_instead(facts: Facts, focus: Focus) -> Iterator[Edit]:
             for phase in parities_at(facts, place, [mbar])[:_PARITIES]:
                 for wait, said in waiting(facts, mbar, phase, place):
                     what = f"{said} instead of {brief(place)}"
-                    yield of_places("wait, not arrival", what, [(place, wait)], 2)
+                    yield of_places(what, [(place, wait)], 2)
 
 
 @family("missing step")
@@ -629,7 +636,7 @@ def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 for spot in dict.fromkeys((place.number, block[-1].number)):
                     target = facts.places[spot]
                     what = f"{var.name} ^= 1 after {brief(target)}"
-                    yield of_places("missing step", what, [(target, after(target, turned))], 2)
+                    yield of_places(what, [(target, after(target, turned))], 2)
 
 
 def _registers(facts: Facts, phase: Expr) -> Iterator[Var]:
@@ -656,14 +663,14 @@ def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for array in wanted_arrays(facts, focus):
         for targets in _targets(facts, array):
             plain = (p for p in facts.arrays.get(array.name, ()) if any(_mbars(p.op)))
-            for places in _by_line(plain, lambda place: (place.loc, place.role)):
+            for places in by_line(plain, lambda place: (place.loc, place.role)):
                 yield from _instead(facts, places, targets)
                 yield from _by_all(facts, places, targets)
             waiters = {p.role for p in facts.using(array.name, fx.Waits)}
             for place, late in spots_of(facts, focus):
                 if place.role not in waiters:
                     for slot in slots_at(facts, place, array)[:4]:
-                        yield from _added(facts, "peer arrival", Mbar(array, slot), place, late,
+                        yield from _added(facts, Mbar(array, slot), place, late,
                                           targets)  # fmt: skip
     if isinstance(facts.program, Mir):
         yield from _at_addresses(facts, facts.program)
@@ -673,7 +680,7 @@ def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
     """The same of barriers at addresses, as compiled code has them: in the place of an arrival on
     the own one, and beside it; with the count of the inits of that barrier, where it has more."""
     own = (p for p in facts.ops if any(map(is_own_address, _mbars(p.op))))
-    for places in _by_line(own, lambda place: place.loc.written_places):
+    for places in by_line(own, lambda place: place.loc.written_places):
         inits = _inits(facts, mir, places)
         counts = {constant(s.value) for p in inits for s in sites(p.op) if s.kind == "count"}
         for targets in _any(facts.kernel.cluster_size):
@@ -692,13 +699,6 @@ def _mbars(op: Op) -> Iterator[Mbar]:
     """The barriers of a plain arrival."""
     if isinstance(op, MbarrierArrive) and op.token is None:
         yield op.mbar
-
-
-def _by_line(places: Iterable[Place], line: Callable[[Place], object]) -> Iterable[list[Place]]:
-    found: dict[object, list[Place]] = {}
-    for place in places:
-        found.setdefault(line(place), []).append(place)
-    return found.values()
 
 
 def _any(size: int) -> Iterator[Targets]:
@@ -838,8 +838,7 @@ def _instead(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Ed
         for place, more in zip(places, further, strict=True)
     ]
     side = "as well" if stays else f"instead of {facts.shown(arrivals[0].mbar)}"
-    yield of_places(
-        "peer arrival", f"{said(facts, further[0])} {side}", new, 2 if stays else 1
+    yield of_places(f"{said(facts, further[0])} {side}", new, 2 if stays else 1
     )  # fmt: skip
 
 
@@ -859,4 +858,4 @@ def _by_all(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Edi
         arrivals = tuple(_on(op.mbar, cta, op) for cta in targets)
         what = f"{said(facts, arrivals)} where {facts.shown(cond.cond)} does not hold"
         new = replace(cond, orelse=arrivals)
-        yield of_places("peer arrival", what, [(region, (new,))], 1)
+        yield of_places(what, [(region, (new,))], 1)

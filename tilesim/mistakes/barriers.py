@@ -250,19 +250,19 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
     close = [p for p in near(facts, focus, 1) if not p.one]
     all_warps = facts.kernel.warps
     common = [p for p in facts.places if len(p.warps) == all_warps and not p.within and not p.one]
-    yield from inserted(facts, "meeting", (BarSync(id=Const(0)),), common)
+    yield from inserted((BarSync(id=Const(0)),), common)
     for size in sorted({len(p.warps) for p in close} - {0, 1}):
         named = BarSync(id=Const(free_id(facts)), threads=Const(32 * size))
         own = [p for p in close if len(p.warps) == size]
         for late in (False, True):
-            yield from inserted(facts, "meeting", (named,), own, late=late)
+            yield from inserted((named,), own, late=late)
     for places in by_line(close):
         if len({p.role for p in places}) < 2:
             continue  # as a Python loop over roles makes them
         threads = Const(32 * len({w for p in places for w in p.warps}))
         named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
         for late in (False, True):
-            yield from inserted(facts, "meeting", (named,), places, late=late)
+            yield from inserted((named,), places, late=late)
 
 
 @family("lanes")
@@ -270,7 +270,7 @@ def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """bar.warp.sync next to what takes part."""
     close = [p for p in near(facts, focus, 1) if not p.one]
     for late in (False, True):
-        yield from inserted(facts, "lanes", (SyncWarp(),), close, late=late)
+        yield from inserted((SyncWarp(),), close, late=late)
 
 
 @family("hand-over")
@@ -295,7 +295,7 @@ def _hand_over(facts: Facts, focus: Focus) -> Iterator[Edit]:
                     ]
                     what = f"{early.mnemonic} after {first.op.mnemonic} of {first.role or 'others'}"
                     what += f", {wait.mnemonic} before {second.op.mnemonic}"
-                    yield of_places("hand-over", f"{what} of {second.role or 'others'}", new, 2)
+                    yield of_places(f"{what} of {second.role or 'others'}", new, 2)
 
 
 def _ends(facts: Facts, place: Place) -> Iterator[Place]:
@@ -319,7 +319,7 @@ def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
         what = "barrier.cluster.arrive and wait"
         last = place is ends[-1]
         new = before(place, *here) if has(place, fx.Exits) else after(place, *here)
-        yield of_places("cluster barrier", f"{what} at the end" if last else what,
+        yield of_places(f"{what} at the end" if last else what,
                         [(place, new)], 2)  # fmt: skip
     inits = [p for p in facts.ops if has(p, fx.InitsMbarrier)]
     machine = isinstance(facts.program, Mir)
@@ -329,7 +329,7 @@ def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
         fence = changed(FenceMbarrierInit(), loc=place.loc)
         here = tuple(changed(op, loc=place.loc) for op in both)
         what = "fence.mbarrier_init, barrier.cluster.arrive and wait"
-        yield of_places("cluster barrier", what, [(place, after(place, fence, *here))], 3)
+        yield of_places(what, [(place, after(place, fence, *here))], 3)
 
 
 def _top(facts: Facts) -> list[Place]:
@@ -364,7 +364,7 @@ def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
                     )))
                     for p, ns in places
                 ]  # fmt: skip
-                yield of_places("missing init", what, new, 2)
+                yield of_places(what, new, 2)
 
 
 def _behind(
@@ -408,7 +408,7 @@ def _invalidate(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for name in sorted(focus.names & ends.keys()):
             ops = tuple(changed(MbarrierInval(mbar=m), loc=place.loc) for m in ends[name])
             what = f"mbarrier.inval of {name} before {place.op.mnemonic}"
-            yield of_places("invalidate", what, [(place, before(place, *ops))], 2)
+            yield of_places(what, [(place, before(place, *ops))], 2)
 
 
 @family("allocation")
@@ -440,4 +440,4 @@ def _freed(facts: Facts, owner: Place, effect: fx.AllocatesTmem) -> Iterator[Edi
                 loc=last.loc,
             )  # fmt: skip
             what = f"{op.mnemonic} of {effect.columns} columns"
-            yield of_places("allocation", what, [(last, after(last, op))], 2)
+            yield of_places(what, [(last, after(last, op))], 2)

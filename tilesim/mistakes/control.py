@@ -64,7 +64,7 @@ def _trips(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 what = (
                     f"{loop.var.name} up to {facts.shown(stop)} instead of {facts.shown(loop.stop)}"
                 )
-                yield of_places("trips", what, [(place, (replace(loop, stop=stop),))], 1 + fewer)
+                yield of_places(what, [(place, (replace(loop, stop=stop),))], 1 + fewer)
 
 
 @family("condition")
@@ -89,7 +89,7 @@ def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for cond in dict.fromkeys(options):
             if cond != region.cond:
                 what = f"if {facts.shown(cond)} instead of if {facts.shown(region.cond)}"
-                yield of_places("condition", what, [(place, (replace(region, cond=cond),))], 1)
+                yield of_places(what, [(place, (replace(region, cond=cond),))], 1)
 
 
 #: comparisons that differ where both sides are equal
@@ -122,13 +122,13 @@ def _one_lane(facts: Facts, focus: Focus) -> Iterator[Edit]:
             inner = list(facts.inside(place.number))
             if any(has(p, fx.Arrives, fx.JoinsBarrier) for p in inner):
                 what = "by all lanes what one elected lane does"
-                yield of_places("one lane", what, [(place, place.what.then)], 2)
+                yield of_places(what, [(place, place.what.then)], 2)
         elif has(place, fx.Arrives, fx.Expects, fx.Completes) and not place.one and place.warps:
             elected = Var("elected_r", pred)
             elect = ElectSync(result=elected, loc=place.loc)
             region = If(cond=elected, then=(place.op,), loc=place.loc)
             what = f"{place.op.mnemonic} by one elected lane"
-            edit = of_places("one lane", what, [(place, (elect, region))], 2)
+            edit = of_places(what, [(place, (elect, region))], 2)
             yield replace(edit, variables=(elected,))
 
 
@@ -142,7 +142,7 @@ def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Ite
         region = If(cond=elect.result, then=body, loc=place.loc)
         new: list[tuple[Place, Instead]] = [(inner[0], (region,)), *((p, ()) for p in inner[1:])]
         what = f"{count} statements behind elect.sync by the elected lane"
-        yield of_places("one lane", what, new, 2, as_one=True)
+        yield of_places(what, new, 2, as_one=True)
 
 
 @family("participants")
@@ -158,7 +158,7 @@ def _participants(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for warps in dict.fromkeys(tuple(sorted(w & every)) for w in options):
             if warps and warps != role.warps:
                 what = f"{role.name}: warps {', '.join(map(str, warps))}"
-                yield of_places("participants", what, [(place, (replace(role, warps=warps),))], 1)
+                yield of_places(what, [(place, (replace(role, warps=warps),))], 1)
 
 
 #: how far, and how far from the finding what is moved may be
@@ -240,7 +240,7 @@ def _moved(units: Sequence[Unit], there: Sequence[Target]) -> Iterator[Edit]:
     there_ = target.what
     other = there_.mnemonic if isinstance(there_, Op) else f"the {type(there_).__name__.lower()}"
     said = f"{names[-1]} {side} {other} at line {target.loc.line}"
-    yield of_places("move", said, new, 3, as_one=True)
+    yield of_places(said, new, 3, as_one=True)
 
 
 _ARRIVES = (fx.Arrives, fx.Expects)
@@ -250,10 +250,10 @@ def _taken_out(name: str, kinds: tuple[type, ...], facts: Facts, focus: Focus) -
     """Instructions with such an effect, those of one line together."""
     for places in by_line(p for p in facts.ops if has(p, *kinds) and not has(p, *DATA)):
         what = f"without {places[0].op.mnemonic}"
-        yield of_places(name, what, [(place, ()) for place in places], 2)
+        yield of_places(what, [(place, ()) for place in places], 2)
         if 1 < len(places) <= 4:
             for place in places:
-                yield of_places(name, what, [(place, ())], 3)
+                yield of_places(what, [(place, ())], 3)
 
 
 for _family, _kinds in (
@@ -270,7 +270,7 @@ def _repeated(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for one, again in pairwise(block):
             if one.what == again.what and has(again, *_ARRIVES) and not has(again, *DATA):
                 what = f"{again.op.mnemonic} once, not twice"
-                yield of_places("repeated", what, [(again, ())], 1)
+                yield of_places(what, [(again, ())], 1)
 
 
 @family("answer")
@@ -289,13 +289,13 @@ def _answer(facts: Facts, focus: Focus) -> Iterator[Edit]:
             region = If(cond=binary("!=", var, 0), then=inner, loc=unit[0].loc)
             what = f"{place.op.mnemonic} if {facts.shown(var)} != 0"
             new = [(unit[0], (region,)), *((p, ()) for p in unit[1:])]
-            yield of_places("answer", what, new, 2, as_one=True)
+            yield of_places(what, new, 2, as_one=True)
     for place in facts.ops:
         seen = _canceled(place)
         if seen is not None and place.loops:
             out = If(cond=binary("==", seen, 0), then=(Break(loc=place.loc),), loc=place.loc)
             what = f"out of the loop after {place.op.mnemonic} if {facts.shown(seen)} == 0"
-            yield of_places("answer", what, [(place, after(place, out))], 2)
+            yield of_places(what, [(place, after(place, out))], 2)
 
 
 @family("request too many")
@@ -305,7 +305,7 @@ def _request_too_many(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if has(place, fx.Cancels) and not _read(facts, place):
             unit = _request(facts, place)
             what = f"without {place.op.mnemonic}"
-            yield of_places("request too many", what, [(p, ()) for p in unit], 2, as_one=True)
+            yield of_places(what, [(p, ()) for p in unit], 2, as_one=True)
 
 
 def _request(facts: Facts, place: Place) -> list[Place]:

@@ -34,9 +34,10 @@ def explained(
     if repeat is None or cost > AFFORDABLE or not any(finding.participants for finding in findings):
         return tuple(findings)
     histories: list[History] = []
+    numbers = {p.instruction for f in findings for p in f.participants if p.instruction is not None}
 
     def trace(env: Environment) -> Trace:
-        histories.append(History())
+        histories.append(History(numbers))
         return histories[-1]
 
     repeat(trace)
@@ -74,8 +75,10 @@ def diagnose(case: Case) -> Cause | None:
 def _repeated(finding: Finding, history: History) -> Finding:
     """The finding with the moments of the run that is asked, whose clocks are others than those of
     one that skips what repeats."""
-    sides = history.sides.get(key_of(finding), finding.participants)
-    return replace(finding, participants=sides)
+    made = history.made.get(key_of(finding))
+    return (
+        finding if made is None else replace(finding, participants=tuple(p for p, _ in made.sides))
+    )
 
 
 def _explained(finding: Finding, histories: Sequence[History]) -> Finding:

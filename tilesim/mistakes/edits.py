@@ -24,11 +24,12 @@ class Edit:
     for each further line. ``lines`` are those that change.
     """
 
-    family: str
     what: str
     instead: Mapping[int, Instead]
     size: int
     lines: tuple[Loc, ...]
+    #: of a repair; that of a fault is the fault's name
+    family: str = ""
     #: registers that are new
     variables: tuple[Var, ...] = ()
     #: of a program that was compiled from a source at hand: the lines of that which change
@@ -60,21 +61,23 @@ def family(name: str) -> Callable[[Family], Family]:
     """Decorator: registers a family of edits."""
 
     def register(function: Family) -> Family:
-        FAMILIES[name] = function
+        def edits(facts: Facts, focus: Focus) -> Iterator[Edit]:
+            return (replace(edit, family=name) for edit in function(facts, focus))
+
+        FAMILIES[name] = edits
         return function
 
     return register
 
 
 def of_places(
-    family: str, what: str, places: Iterable[tuple[Place, Instead]], size: int,
-    *, as_one: bool = False,
-) -> Edit:  # fmt: skip
+    what: str, places: Iterable[tuple[Place, Instead]], size: int, *, as_one: bool = False
+) -> Edit:
     """An edit of some statements; ``size`` is that of the first line, or (``as_one``) of all of
     them, where one number or name is changed wherever it is used."""
     instead = {place.number: new for place, new in places}
     lines = tuple(dict.fromkeys(place.loc for place, _ in places))
-    return Edit(family, what, instead, size if as_one else size + len(lines) - 1, lines)
+    return Edit(what, instead, size if as_one else size + len(lines) - 1, lines)
 
 
 def before(place: Place, *new: Stmt | Control) -> Instead:
@@ -92,11 +95,14 @@ def beside(place: Place, late: bool, *new: Stmt | Control) -> tuple[Instead, str
     return (after(place, *new), "after") if late else (before(place, *new), "before")
 
 
-def by_line(places: Iterable[Place]) -> list[list[Place]]:
-    """The statements of one class that each line makes."""
+def by_line(
+    places: Iterable[Place],
+    line: Callable[[Place], object] = lambda place: (place.loc, type(place.what)),
+) -> list[list[Place]]:
+    """The statements that each line makes: those of one class, unless ``line`` says what is one."""
     found: dict[object, list[Place]] = {}
     for place in places:
-        found.setdefault((place.loc, type(place.what)), []).append(place)
+        found.setdefault(line(place), []).append(place)
     return [*found.values()]
 
 

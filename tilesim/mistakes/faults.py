@@ -122,7 +122,7 @@ def statement_fault(name: str, summary: str, *kinds: type[Any]) -> Callable[[Oth
             for place in (p for block in facts.blocks for p in block):
                 if isinstance(place.what, kinds or Op):
                     for what, new in others(place.what):
-                        yield of_places(name, what, [(place, new)], 1)
+                        yield of_places(what, [(place, new)], 1)
 
         return others
 
@@ -167,7 +167,7 @@ def moving_fault(
                     new = after(target, *stmts[here]) if late else before(target, *stmts[here])
                     what = f"{op.mnemonic} moved {where}" if isinstance(op, Op) else where
                     gone = [(p, ()) for p in units[here]]
-                    edit = of_places(name, what, [*gone, (target, new)], 3)
+                    edit = of_places(what, [*gone, (target, new)], 3)
                     yield replace(edit, lines=(op.loc,))
 
         return moves
@@ -308,7 +308,7 @@ def _drop_cluster(facts: Facts) -> Iterator[Edit]:
     for arrive, wait in (pair for block in facts.blocks for pair in pairwise(block)):
         if has(arrive, fx.JoinsCluster, arrives=True) and has(wait, fx.JoinsCluster, arrives=False):
             what = "barrier.cluster.arrive and wait removed"
-            yield of_places("cluster barrier dropped", what, [(arrive, ()), (wait, ())], 2)
+            yield of_places(what, [(arrive, ()), (wait, ())], 2)
 
 
 dropped("cluster barrier halved", "a CTA only arrives, or only waits", with_effect(fx.JoinsCluster))
@@ -322,18 +322,17 @@ def _relaxed_cluster(op: Op) -> Iterator[tuple[str, Unit]]:
 
 @fault("dead predicate", "a region is never executed")
 def _never(facts: Facts) -> Iterator[Edit]:
-    name = "dead predicate"
     for place in (p for block in facts.blocks for p in block):
         if isinstance(place.what, If) and place.what.then:
             new = replace(place.what, cond=Const(0))
-            yield of_places(name, "the condition is never true", [(place, (new,))], 1)
+            yield of_places("the condition is never true", [(place, (new,))], 1)
     if isinstance(mir := facts.program, Mir):
         for number, branch in _skips(mir):
             end = mir.code[branch.target].loc.innermost if branch.target < len(mir.code) else None
             what = f"what follows is skipped up to {end or 'the end'}"
-            yield _machine(mir, name, number, what, replace(branch, cond=None))
+            yield _machine(mir, number, what, replace(branch, cond=None))
         for number, op in _guarded(mir):
-            yield _machine(mir, name, number, f"{op.mnemonic} is never executed", None)
+            yield _machine(mir, number, f"{op.mnemonic} is never executed", None)
 
 
 def _skips(mir: Mir) -> Iterator[tuple[int, Branch]]:
@@ -357,7 +356,7 @@ def _guarded(mir: Mir) -> Iterator[tuple[int, Op]]:
 
 
 def _machine(
-    mir: Mir, name: str, number: int, what: str, new: Op | Branch | None, *, guarded: bool = True
+    mir: Mir, number: int, what: str, new: Op | Branch | None, *, guarded: bool = True
 ) -> Edit:
     """Another instruction, or none, in the place of one of machine code, with or without its
     guard."""
@@ -365,27 +364,26 @@ def _machine(
     guard = old.guard if guarded else None
     code: tuple[Instruction, ...] = () if new is None else (replace(old, what=new, guard=guard),)
     instead = {number: tuple(i.what for i in code)}
-    return Edit(name, what, instead, 1, (old.loc,), code={number: code})
+    return Edit(what, instead, 1, (old.loc,), code={number: code})
 
 
 @fault("every lane", "what one elected lane should do is done by all lanes")
 def _every_lane(facts: Facts) -> Iterator[Edit]:
-    name = "every lane"
     for elect, place in (pair for block in facts.blocks for pair in pairwise(block)):
         if has(elect, fx.Elects) and isinstance(place.what, If) and place.what.then:
             what = "the region of the elected lane is executed by all lanes"
-            edit = of_places(name, what, [(place, place.what.then)], 1)
+            edit = of_places(what, [(place, place.what.then)], 1)
             yield replace(edit, lines=(elect.loc,))
     if isinstance(mir := facts.program, Mir):
         differs = diverging(graph_of(mir)).differs
         for number, _ in _skips(mir):
             if differs(condition(mir.code[number]), number):
                 what = "the branch over what follows is removed: all lanes execute it"
-                yield _machine(mir, name, number, what, None)
+                yield _machine(mir, number, what, None)
         for number, op in _guarded(mir):
             if differs(mir.code[number].guard, number):
                 what = f"{op.mnemonic} is executed by all lanes"
-                yield _machine(mir, name, number, what, op, guarded=False)
+                yield _machine(mir, number, what, op, guarded=False)
 
 
 @statement_fault("uneven trips", "one role goes around once more or once less than the others", For)

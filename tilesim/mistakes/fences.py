@@ -22,9 +22,7 @@ from tilesim.mistakes.edits import Edit, beside, by_line, changed, family, of_pl
 from tilesim.transforms.rewrite import Instead
 
 
-def inserted(
-    facts: Facts, name: str, ops: tuple[Op, ...], where: Iterable[Place], *, late: bool = False
-) -> Iterator[Edit]:
+def inserted(ops: tuple[Op, ...], where: Iterable[Place], *, late: bool = False) -> Iterator[Edit]:
     """The instructions put in before (``late``: after) some; those of one line at once."""
     said = " and ".join(dict.fromkeys(_said(op) for op in ops))
     side = "after" if late else "before"
@@ -32,7 +30,7 @@ def inserted(
         new = [
             (p, beside(p, late, *(changed(op, loc=p.loc) for op in ops))[0]) for p in places
         ]  # fmt: skip
-        yield of_places(name, f"{said} {side} {brief(places[0])}", new, 2)
+        yield of_places(f"{said} {side} {brief(places[0])}", new, 2)
 
 
 def _said(op: Op) -> str:
@@ -80,11 +78,10 @@ def _proxy(facts: Facts, focus: Focus) -> Iterator[Edit]:
                and e.view.space == "shared" for e in effects_of(p))
     ]  # fmt: skip
     for fence in ((FenceProxyAsync(space="shared::cta"),), (FenceProxyAsync(),)):
-        name = "proxy fence"
-        yield from inserted(facts, name, fence, generic, late=True)
-        yield from inserted(facts, name, fence, filter(_hands_over, close))
-        yield from inserted(facts, name, fence, around, late=True)
-        yield from inserted(facts, name, fence, around)
+        yield from inserted(fence, generic, late=True)
+        yield from inserted(fence, filter(_hands_over, close))
+        yield from inserted(fence, around, late=True)
+        yield from inserted(fence, around)
 
 
 @family("map fence")
@@ -96,16 +93,16 @@ def _maps(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if isinstance(effect, fx.Reads) and effect.proxy == "tensormap"
     ]  # fmt: skip
     for place, view in uses:
-        yield from inserted(facts, "map fence", (FenceProxyTensormapAcquire(map=view),), [place])
+        yield from inserted((FenceProxyTensormapAcquire(map=view),), [place])
     maps = {view.tensor.name for _, view in uses}
     written = [
         place for place in facts.ops for effect in place.op.effects()
         if isinstance(effect, fx.Writes) and effect.view.tensor.name in maps
     ]  # fmt: skip
     release = (FenceProxyTensormapRelease(),)
-    yield from inserted(facts, "map fence", release, written, late=True)
+    yield from inserted(release, written, late=True)
     if uses:
-        yield from inserted(facts, "map fence", release, filter(_hands_over, near(facts, focus, 2)))
+        yield from inserted(release, filter(_hands_over, near(facts, focus, 2)))
 
 
 def _hands_over(place: Place) -> bool:
@@ -116,7 +113,7 @@ def _hands_over(place: Place) -> bool:
 def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """fence.mbarrier_init behind the inits."""
     inits = [p for p in facts.ops if has(p, fx.InitsMbarrier)]
-    yield from inserted(facts, "init fence", (FenceMbarrierInit(),), inits[-1:], late=True)
+    yield from inserted((FenceMbarrierInit(),), inits[-1:], late=True)
 
 
 @family("memory fence")
@@ -125,7 +122,7 @@ def _memory(facts: Facts, focus: Focus) -> Iterator[Edit]:
     fence = Fence(scope="cluster") if facts.kernel.cluster_size > 1 else Fence(scope="gpu")
     close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
     for late in (False, True):
-        yield from inserted(facts, "memory fence", (fence,), close, late=late)
+        yield from inserted((fence,), close, late=late)
 
 
 @family("grid wait")
@@ -133,7 +130,7 @@ def _grid(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """griddepcontrol.wait before accesses, where the grid before may still use what they access."""
     if any(tensor.dependent for tensor in facts.kernel.tensors):
         close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
-        yield from inserted(facts, "grid wait", (GriddepWait(),), close)
+        yield from inserted((GriddepWait(),), close)
 
 
 @family("tcgen05 fence")
@@ -141,15 +138,15 @@ def _tcgen05(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """tcgen05.fence before what hands over, after what takes over, tcgen05.wait after loads."""
     if "tcgen05" not in {f for p in facts.ops for f in p.op.features}:
         return
-    name, close = "tcgen05 fence", near(facts, focus, 2)
+    close = near(facts, focus, 2)
     gives = list(filter(_hands_over, close))
     takes = [p for p in close if has(p, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster)]
-    yield from inserted(facts, name, (Tcgen05Fence(side="before_thread_sync"),), gives)
-    yield from inserted(facts, name, (Tcgen05Fence(side="after_thread_sync"),), takes, late=True)
+    yield from inserted((Tcgen05Fence(side="before_thread_sync"),), gives)
+    yield from inserted((Tcgen05Fence(side="after_thread_sync"),), takes, late=True)
     for wait in (Tcgen05Wait(kind="ld"), Tcgen05Wait(kind="st")):
         moves = [p for p in close if has(p, fx.UsesTmem, kind=wait.kind)]
-        yield from inserted(facts, name, (wait,), moves, late=True)
-        yield from inserted(facts, name, (wait,), gives)
+        yield from inserted((wait,), moves, late=True)
+        yield from inserted((wait,), gives)
     yield from _both_sides(facts)
 
 
@@ -170,7 +167,7 @@ def _both_sides(facts: Facts) -> Iterator[Edit]:
     for places in (*sides.values(), every):
         if len(places) > 1 or any(len(new) > _ONE for _, new in places):
             where = " and ".join(dict.fromkeys(brief(place) for place, _ in places))
-            yield of_places("tcgen05 fence", f"tcgen05.fence around {where}", places, 2)
+            yield of_places(f"tcgen05.fence around {where}", places, 2)
 
 
 #: an instruction and a fence
@@ -217,13 +214,13 @@ def _wgmma(facts: Facts, focus: Focus) -> Iterator[Edit]:
     first, last = ([run[n] for run in runs if run] for n in (0, -1))
     ends = [p for p in facts.ops if isinstance(p.what, WgmmaCommitGroup)]
     commit, wait = WgmmaCommitGroup(), WgmmaWaitGroup()
-    yield from inserted(facts, "wgmma", (WgmmaFence(),), first)
-    yield from inserted(facts, "wgmma", (commit,), last, late=True)
-    yield from inserted(facts, "wgmma", (wait,), ends, late=True)
-    yield from inserted(facts, "wgmma", (commit, wait), last, late=True)
+    yield from inserted((WgmmaFence(),), first)
+    yield from inserted((commit,), last, late=True)
+    yield from inserted((wait,), ends, late=True)
+    yield from inserted((commit, wait), last, late=True)
     uses = [p for p in near(facts, focus, 2) if has(p, fx.Arrives, fx.UsesFragment)]
-    yield from inserted(facts, "wgmma", (wait,), uses)
-    yield from inserted(facts, "wgmma", (wait,), regions(facts, numbers), late=True)
+    yield from inserted((wait,), uses)
+    yield from inserted((wait,), regions(facts, numbers), late=True)
 
 
 @family("group")
@@ -240,7 +237,7 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
             continue
         around = regions(facts, {p.number for p in issues})
         closes = [p for p in facts.ops if type(p.what) is type(commit)]
-        yield from inserted(facts, "group", (commit,), issues, late=True)
+        yield from inserted((commit,), issues, late=True)
         common = [
             p for p in near(facts, focus, 1)
             if len(p.warps) == facts.kernel.warps and not p.one and not p.within
@@ -248,9 +245,9 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
         meeting = BarSync(id=Const(0))
         # before what all threads do: those that have issued wait, and the others for them
         for wait in waits:
-            yield from inserted(facts, "group", (wait, meeting), common)
+            yield from inserted((wait, meeting), common)
         for wait in waits:
-            yield from inserted(facts, "group", (wait,), closes, late=True)
-            yield from inserted(facts, "group", (commit, wait), issues, late=True)
-            yield from inserted(facts, "group", (wait,), gives)
-            yield from inserted(facts, "group", (wait,), around, late=True)
+            yield from inserted((wait,), closes, late=True)
+            yield from inserted((commit, wait), issues, late=True)
+            yield from inserted((wait,), gives)
+            yield from inserted((wait,), around, late=True)

@@ -8,8 +8,15 @@ from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branch_past, effect_of, effects_of, has
 from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
-from tilesim.mistakes.ordering import has_gone_on, meet, same_group, strong, tracked_by
-from tilesim.mistakes.release_acquire_paths import Link, directions, group_of, links, writes
+from tilesim.mistakes.ordering import has_gone_on, meet, same_group, tracked_by
+from tilesim.mistakes.release_acquire_paths import (
+    Link,
+    directions,
+    group_of,
+    links,
+    strong,
+    writes,
+)
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.wording import count

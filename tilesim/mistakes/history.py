@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.analysis.barrier_operands import can_name, may_name
@@ -27,12 +27,14 @@ from tilesim.sim.observers.iteration import Iterations
 from tilesim.sim.observers.wait_for import WaitFor
 
 if TYPE_CHECKING:
+    from tilesim.sim.machine.footprint import Access, Footprint
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+    from tilesim.sim.machine.memory import Memory
 
 
 #: effects on an mbarrier
 _OnMbarrier = fx.Arrives | fx.Completes | fx.Expects | fx.Waits | fx.InitsMbarrier
-#: instructions that are kept of one run; after that only barriers are followed
+#: instructions that are noted of one run; after that only barriers are followed
 LIMIT = 400_000
 #: after everything that is executed
 END = 1 << 62
@@ -82,6 +84,31 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Accessed:
+    """An access to memory at ``at``, by the ``nth`` execution of an instruction; ``access`` has the
+    moment from which on it is over."""
+
+    at: int
+    nth: int
+    memory: Memory
+    footprint: Footprint
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A finding was made at ``at``, by what was ``acting`` or had issued what landed.
+
+    ``sides``: its participants as this run has them, each with its access (None: that is not
+    known).
+    """
+
+    at: int
+    acting: Done | None
+    sides: tuple[tuple[Participant, Accessed | None], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stuck:
     """A warp that waits for ever."""
 
@@ -126,24 +153,22 @@ def _statement(op: Op) -> Hashable:
 
 
 class History(EventLog):
-    """The trace of one cluster's run: instructions, touches of barriers, and the stuck warps."""
+    """The trace of one cluster's run: instructions, touches of barriers, accesses by some
+    instructions (``numbers``), and the stuck warps."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Collection[int] = ()) -> None:
         super().__init__()
+        self._numbers = numbers
+        self.accesses: list[Accessed] = []
         self.machine: Machine
         self.touches: list[Touch] = []
-        #: by barrier; those that are credits by barrier and phase
+        #: by barrier
         self._touched: dict[object, list[Touch]] = defaultdict(list)
-        self._of_phase: dict[tuple[object, int], list[Touch]] = defaultdict(list)
         self.joins: list[Joined] = []
         self.leaves: list[Joined] = []
         self.stuck: tuple[Stuck, ...] = ()
         self.waits_for: WaitFor | None = None
-        #: by finding: when it was made, and what was executed or had been that landed
-        self.found: dict[Hashable, int] = {}
-        self.acted: dict[Hashable, Done] = {}
-        #: by finding: its participants, with the moments of this run
-        self.sides: dict[Hashable, tuple[Participant, ...]] = {}
+        self.made: dict[Hashable, Made] = {}
         #: what was found again at the same lines, of other warps or bytes
         self.repeated: list[Finding] = []
         self._now: Done | None = None
@@ -185,19 +210,23 @@ class History(EventLog):
         return reaching
 
     def _recording(self, step: Step, op: Op, count: Callable[[Agent], None] | None) -> Step:
-        kept = any(not isinstance(effect, fx.Defines) for effect in op.effects())
+        noted = any(not isinstance(effect, fx.Defines) for effect in op.effects())
+
+        accesses = op.number in self._numbers
 
         def run(w: Warp) -> bool | None:
+            if accesses:
+                self.machine.races.witness = self
             self.now = now = self.now + 1
             self._reached[w.origin, op.number] += 1
             tick = w.clock.item(w.component)
             if count is not None:
                 count(w)
-            iterations = self._iterations.of(w, op.number) if kept else ()
+            iterations = self._iterations.of(w, op.number) if noted else ()
             known = self._done[w.origin, op.number]
             self._now = done = Done(now, w.origin, op, len(known), tick, iterations)
             stopped = step(w)
-            if kept and not stopped and now <= LIMIT:
+            if noted and not stopped and now <= LIMIT:
                 known.append(done)
                 self._of[w.origin].append(done)
             self._look()
@@ -206,15 +235,34 @@ class History(EventLog):
 
         return run
 
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """An access is made."""
+        number = access.op.number
+        if number in self._numbers:
+            done, warp = self.acting(), access.warp.origin
+            own = done is not None and done.warp is warp and done.op.number == number
+            # warps of a group that have come before the last one are still in the instruction
+            nth = done.nth if done is not None and own else len(self.executions(warp, number))
+            self.accesses.append(Accessed(self.now, nth, memory, footprint, access))
+
     def _look(self) -> None:
         findings = self.machine.outcome.findings
-        if len(findings) > len(self.found):
-            acting = self.acting()
-            for finding in findings[len(self.found) :]:
-                key = key_of(finding)
-                self.found[key], self.sides[key] = self.now, finding.participants
-                if acting is not None:
-                    self.acted[key] = acting
+        for finding in findings[len(self.made) :]:
+            sides = tuple((p, self._access_of(p)) for p in finding.participants)
+            self.made[key_of(finding)] = Made(self.now, self.acting(), sides)
+
+    def _access_of(self, p: Participant) -> Accessed | None:
+        """The access of a participant of what has just been found; None if that cannot be told."""
+        warp = self.warp(p.cta, p.warp)
+        found = [
+            a for a in self.accesses
+            if a.access.warp.origin is warp and a.access.op.number == p.instruction
+            and (a.access.component, a.access.tick) == p.moment
+        ]  # fmt: skip
+        in_flight = p.moment is not None and p.moment[1] == NEVER
+        if not in_flight or (found and found[-1].at == self.now):
+            return found[-1] if found else None
+        return found[0] if len({a.nth for a in found}) == 1 else None
 
     def acting(self) -> Done | None:
         """What is being executed, or has issued what is landing."""
@@ -244,8 +292,6 @@ class History(EventLog):
         touch = Touch(self.now, issued, kind, on, phase - on.base, warp.origin, op, arrivals, tx)
         self.touches.append(touch)
         self._touched[on].append(touch)
-        if kind == "credit":
-            self._of_phase[on, touch.phase].append(touch)
 
     def spawn(self, operation: InFlight) -> None:
         """An asynchronous operation starts."""
@@ -294,6 +340,14 @@ class History(EventLog):
         """When a warp has executed an instruction."""
         return self._done.get((warp, number), [])
 
+    def made_by(self, accessed: Accessed | None) -> Done | None:
+        """What has made an access."""
+        if accessed is None:
+            return None
+        access = accessed.access
+        done = self.executions(access.warp.origin, access.op.number)
+        return done[accessed.nth] if accessed.nth < len(done) else None
+
     def last(self, warp: Agent, number: int, before: int) -> Done | None:
         """The last time that it has, up to ``before``."""
         done = self.executions(warp, number)
@@ -315,63 +369,6 @@ class History(EventLog):
         """Whether any warp would still come to an instruction (that acts on a barrier)."""
         found = self._ahead.get(number, set())
         return bool(found) and (on is None or on in found)
-
-    def moment(self, warp: Agent, number: int, moment: tuple[int, int], before: int) -> Done | None:
-        """The execution that made an access with this moment; None if that cannot be told."""
-        component, tick = moment
-        done = [d for d in self.executions(warp, number) if d.at <= before]
-        if tick == NEVER:
-            landed_ = self._landed(warp, number, before)
-            flying = [d for d in done if d.at not in landed_]
-            now = [d for d in done if d.at == before]
-            return now[0] if now else flying[0] if len(flying) == 1 else None
-        if component == warp.base:
-            return next((d for d in reversed(done) if d.tick == tick), None)
-        issued = self._issue(warp, number, tick)
-        if issued is not None:
-            return issued
-        landed = [
-            t.issued for t in self.credits(warp=warp)
-            if t.op.number == number and t.on.component == component
-            and t.on.base + t.phase + 1 == tick
-        ]  # fmt: skip
-        return next((d for d in done if d.at in landed[-1:]), None)
-
-    def _landed(self, warp: Agent, number: int, before: int) -> set[int]:
-        """When the executions of an instruction were that have landed everywhere in phases which
-        are complete, up to ``before``: a multicast lands in several CTAs, in each by itself."""
-        mine = [t for t in self.touched(warp=warp) if t.op.number == number]
-        where: dict[int, set[object]] = defaultdict(set)
-        early: dict[int, set[object]] = defaultdict(set)
-        for touch in mine:
-            if touch.issued != touch.at:
-                where[touch.issued].add(touch.on)
-                if touch.at <= before and self._complete(touch, before):
-                    early[touch.issued].add(touch.on)
-        several = any(
-            isinstance(e, fx.Completes) and e.multicast is not None
-            for e in self.machine.loaded.mir.effects[number]
-        )
-        most = max([1 + several, *map(len, where.values())])
-        return {issued for issued, on in early.items() if len(on) == most}
-
-    def _complete(self, touch: Touch, before: int) -> bool:
-        """Whether the phase that a touch counts for is complete at a time."""
-        made = [t for t in self._of_phase[touch.on, touch.phase] if t.at <= before]
-        arrived = sum(t.arrivals for t in made) >= touch.on.expected
-        return arrived and not sum(t.tx for t in made)
-
-    def _issue(self, warp: Agent, number: int, sequence: int) -> Done | None:
-        """The ``sequence``-th operation of a warp that joins the groups of an instruction, counted
-        from 1, if it is one of that instruction."""
-        effects = self.machine.loaded.mir.effects
-        kinds = {e.group for e in effects[number] if isinstance(e, fx.Issues)}
-        made = [
-            d for d in self._of.get(warp, [])
-            if any(isinstance(e, fx.Issues) and e.group in kinds for e in effects[d.op.number])
-        ] if kinds else []  # fmt: skip
-        found = made[sequence - 1] if 0 < sequence <= len(made) else None
-        return found if found is not None and found.op.number == number else None
 
     def objects(self) -> list[Mbarrier]:
         """The mbarriers of the cluster."""
@@ -499,13 +496,12 @@ class History(EventLog):
             op = stuck.blocked.op
             if stuck.warp is warp and op is not None and op.number == p.instruction:
                 return self._iterations.of(warp, p.instruction)
-        done = None
-        if p.moment is not None:
-            made = self.found.get(key_of(finding), self.now)
-            done = self.moment(warp, p.instruction, p.moment, made)
-        acted = self.acted.get(key_of(finding))
-        if done is None and acted is not None and acted.warp is warp:
-            done = acted if acted.op.number == p.instruction else None
+        done, made = None, self.made.get(key_of(finding))
+        if made is not None:
+            done = self.made_by(next((a for side, a in made.sides if side is p), None))
+            acting = made.acting
+            if done is None and acting is not None and acting.warp is warp:
+                done = acting if acting.op.number == p.instruction else None
         every = self.executions(warp, p.instruction)
         if done is None and len(every) == 1:
             done = every[0]

@@ -12,7 +12,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import effect_of, loop_of, loop_range
-from tilesim.mistakes.history import Done, History, Touch, key_of
+from tilesim.mistakes.history import Done, History, Made, Touch, key_of
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -80,9 +80,13 @@ class Case:
         return found if here is None else found | {here.number}
 
     @cached_property
+    def _made(self) -> Made | None:
+        return self.history.made.get(key_of(self.finding))
+
+    @property
     def made(self) -> int:
         """When the finding was made."""
-        return self.history.found.get(key_of(self.finding), self.history.now)
+        return self.history.now if self._made is None else self._made.at
 
     @cached_property
     def sides(self) -> tuple[Side, ...]:
@@ -90,15 +94,14 @@ class Case:
         return tuple(self._sides())
 
     def _sides(self) -> Iterator[Side]:
-        for p in self.finding.participants:
+        unknown = ((p, None) for p in self.finding.participants)
+        for p, accessed in unknown if self._made is None else self._made.sides:
             warp = self.history.warp(p.cta, p.warp)
             if warp is None or p.instruction is None or not 0 <= p.instruction < len(self.mir.code):
                 continue
             op = self.mir.code[p.instruction].what
             if isinstance(op, Op):
-                done = None
-                if p.moment is not None:
-                    done = self.history.moment(warp, p.instruction, p.moment, self.made)
+                done = self.history.made_by(accessed)
                 last = done or self.history.last(warp, p.instruction, self.made)
                 alone = len(self.history.executions(warp, p.instruction)) == 1
                 yield Side(warp, op, last, done is not None or alone)

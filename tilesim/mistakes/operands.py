@@ -69,7 +69,7 @@ def _line(place: Place, site: Site) -> object:
 
 
 def changes(
-    facts: Facts, name: str, group: Group, value: Value, size: int = 1, *, as_one: bool = False
+    facts: Facts, group: Group, value: Value, size: int = 1, *, as_one: bool = False
 ) -> Iterator[Edit]:
     """The edit that gives the operands of a group new values; none if nothing changes."""
     new: list[tuple[Place, Instead]] = []
@@ -83,7 +83,7 @@ def changes(
     if new:
         place, site = group[0]
         what = f"{site.kind} {' and '.join(dict.fromkeys(said))} in {place.op.mnemonic}"
-        yield of_places(name, what, new, size, as_one=as_one)
+        yield of_places(what, new, size, as_one=as_one)
 
 
 def to_its_scope(op: Op) -> Op:
@@ -93,14 +93,14 @@ def to_its_scope(op: Op) -> Op:
     return changed(op, scope="cluster") if far and getattr(op, "scope", "") == "cta" else op
 
 
-def each(facts: Facts, name: str, group: Group, values: Iterable[Value]) -> Iterator[Edit]:
+def each(facts: Facts, group: Group, values: Iterable[Value]) -> Iterator[Edit]:
     """Every value for all operands of a line; then, if there are several, for each by itself."""
     values = list(dict.fromkeys(values))
     for value in values:
-        yield from changes(facts, name, group, value)
+        yield from changes(facts, group, value)
     for single in group if 1 < len(group) <= _ALONE else ():
         for value in values:
-            yield from changes(facts, name, [single], value, 2)
+            yield from changes(facts, [single], value, 2)
 
 
 #: operands of one line that are also changed one by one
@@ -118,7 +118,7 @@ def operand(kind: Kind) -> Callable[[Meant], Meant]:
         @family(kind)
         def edits(facts: Facts, focus: Focus) -> Iterator[Edit]:
             for group in groups_of(facts, kind):
-                yield from each(facts, kind, group, meant(facts, focus, group))
+                yield from each(facts, group, meant(facts, focus, group))
 
         return meant
 
@@ -299,10 +299,10 @@ def _slot(facts: Facts, focus: Focus) -> Iterator[Edit]:
         values = [_indexed(facts, index) for index in _indices(facts, group[0][0])]
         values += [_moved(-1), _moved(1)]
         values += [_in(array) for array in facts.kernel.shared if isinstance(array, Mbarriers)]
-        yield from each(facts, "slot", group, values)
+        yield from each(facts, group, values)
         for place, site in group[1:_ALONE]:  # in another role the same line has other registers
             for index in _indices(facts, place):
-                yield from changes(facts, "slot", [(place, site)], _indexed(facts, index), 2)
+                yield from changes(facts, [(place, site)], _indexed(facts, index), 2)
 
 
 def _indices(facts: Facts, place: Place) -> tuple[Expr, ...]:
@@ -372,7 +372,7 @@ def _data(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 moved = replace(view, offsets=(index, *view.offsets[1:]))
                 what = f"{tensor.name}[{facts.shown(index)}] instead of [{facts.shown(first)}]"
                 new = changed(place.op, **{name: moved})
-                yield of_places("data slot", f"{what} in {place.op.mnemonic}", [(place, (new,))], 1)
+                yield of_places(f"{what} in {place.op.mnemonic}", [(place, (new,))], 1)
 
 
 @family("number")
@@ -385,7 +385,7 @@ def _number(facts: Facts, focus: Focus) -> Iterator[Edit]:
     ]
     if new:
         what = "slots and parities by a number that runs on over all loops, in every role"
-        yield of_places("number", what, new, 2, as_one=True)
+        yield of_places(what, new, 2, as_one=True)
 
 
 def _counted_on(place: Place) -> Op | None:
@@ -418,14 +418,14 @@ def _rank(facts: Facts, focus: Focus) -> Iterator[Edit]:
         return
     ranks = [_ranked(Const(n)) for n in range(min(size, 8))]
     for group in groups_of(facts, "barrier"):
-        yield from each(facts, "rank", group, [*ranks, _ranked(None)])
+        yield from each(facts, group, [*ranks, _ranked(None)])
     # copies in one block that complete their bytes on the same barrier
     blocks = {p.number: n for n, block in enumerate(facts.blocks) for p in block}
     for group in groups_of(facts, "barrier", lambda p, s: (blocks[p.number], repr(s.value))):
         copies = [(p, s) for p, s in group if has(p, fx.Completes)]
         if len({p.loc for p, _ in copies}) > 1:
             for rank in ranks:
-                yield from changes(facts, "rank", copies, rank, as_one=True)
+                yield from changes(facts, copies, rank, as_one=True)
 
 
 def _ranked(cta: Expr | None) -> Value:
@@ -461,7 +461,7 @@ def _threads(facts: Facts, focus: Focus) -> Iterator[Edit]:
     levels += [(g, 1, False) for g in groups_of(facts, "threads") if len(g) < len(every)]
     for users, size, as_one in levels:
         for n in _counts(users, every):
-            yield from changes(facts, "threads", users, Const(n), size, as_one=as_one)
+            yield from changes(facts, users, Const(n), size, as_one=as_one)
 
 
 def _counts(users: Group, every: Group) -> Iterable[int]:
@@ -487,12 +487,12 @@ def _id(facts: Facts, focus: Focus) -> Iterator[Edit]:
     values = [users[0][1].value for users in used]
     free = free_id(facts)
     for group in groups_of(facts, "id"):
-        yield from each(facts, "id", group, values)
+        yield from each(facts, group, values)
     for users in used:
         apart = free - (constant(users[0][1].value) or 0)
-        yield from changes(facts, "id", users, _by_iteration(apart), as_one=True)
+        yield from changes(facts, users, _by_iteration(apart), as_one=True)
     for group in groups_of(facts, "id"):
-        yield from changes(facts, "id", group, Const(free))
+        yield from changes(facts, group, Const(free))
 
 
 def free_id(facts: Facts) -> int:
@@ -517,11 +517,11 @@ def _names(facts: Facts, focus: Focus) -> Iterator[Edit]:
     scopes = ("cluster", "gpu", "cta") if facts.kernel.cluster_size > 1 else ("gpu", "cta")
     for group in groups_of(facts, "sem"):
         if group[0][1].value == "relaxed":
-            yield from each(facts, "names", group, _strong(group[0][0].op))
+            yield from each(facts, group, _strong(group[0][0].op))
     for group in groups_of(facts, "scope"):
-        yield from each(facts, "names", group, scopes)
+        yield from each(facts, group, scopes)
     for group in groups_of(facts, "aligned"):
-        yield from each(facts, "names", group, [not group[0][1].value])
+        yield from each(facts, group, [not group[0][1].value])
 
 
 def _strong(op: Op) -> tuple[str, ...]:
@@ -540,9 +540,9 @@ def _columns(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for users in by_size:
         old = users[0][1].value
         for new in sorted((1 << n for n in range(5, 10)), key=lambda n: abs(n - old)):
-            yield from changes(facts, "columns", users, new, as_one=True)
+            yield from changes(facts, users, new, as_one=True)
     for group in groups_of(facts, "columns"):
-        yield from each(facts, "columns", group, [users[0][1].value for users in by_size])
+        yield from each(facts, group, [users[0][1].value for users in by_size])
 
 
 @family("arrival")
@@ -555,7 +555,7 @@ def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 (p, (op,)) for p, op in zip(places, choice, strict=True)
             ]
             what = f"{_brief(choice[0])} instead of {places[0].op.mnemonic}"
-            yield of_places("arrival", what, new, 2)
+            yield of_places(what, new, 2)
 
 
 def _brief(op: Op) -> str:
@@ -631,7 +631,7 @@ def _edge(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 rest = (part,)
                 what += f", else {facts.shown(_views(part)[name])}"
             region = If(cond=inside, then=(place.op,), orelse=rest, loc=place.loc)
-            yield of_places("edge", what, [(place, (region,))], 2)
+            yield of_places(what, [(place, (region,))], 2)
 
 
 def _part(op: Op, name: str, dims: Sequence[int]) -> Op | None:
@@ -666,7 +666,7 @@ def _rows(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 body=(single,), loc=place.loc,
             )  # fmt: skip
             what = f"{place.op.mnemonic} of each of {view.extents[outer[0]]} rows"
-            edit = of_places("rows", what, [(place, (loop,))], 2)
+            edit = of_places(what, [(place, (loop,))], 2)
             yield replace(edit, variables=(row,))
 
 

@@ -6,51 +6,28 @@ from collections.abc import Collection, Iterator
 
 from tilesim.findings.finding import Kind, Named, Participant, Stated
 from tilesim.ir import effects as fx
-from tilesim.ir.declarations import Tensor
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.mistakes.barrier_use import about, elsewhere
 from tilesim.mistakes.context import LANES, array_of, branch_past, has, loops_around
 from tilesim.mistakes.history import END, Done, Touch, is_later
 from tilesim.mistakes.mistake import Case, Cause, Side
-from tilesim.mistakes.release_acquire_paths import directions, group_of, links, slot_of, writes
+from tilesim.mistakes.release_acquire_paths import (
+    directions,
+    flags,
+    group_of,
+    last_wait,
+    links,
+    strong,
+    strong_accesses,
+    word_of,
+    writes,
+)
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.wording import count
 
 #: races between lanes of a warp, or that a lane of a warp hides which releases for others
 LANES_APART: tuple[Kind, ...] = ("race/lanes", "race/released-by-lanes")
-
-
-def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
-    """What an instruction reads or writes as a flag: relaxed or stronger, or by an atomic."""
-    return next((e for e in op.effects() if isinstance(e, kind) and e.sem != "weak"), None)
-
-
-def flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
-    """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
-    access of the latter: what writes the word, and what reads it."""
-    written = strong_accesses(case, first.warp, fx.Writes, case.made)
-    for read in reversed(
-        strong_accesses(case, second.warp, fx.Reads, min(second.at, case.made))
-    ):  # fmt: skip
-        for write in written:
-            if write.at < read.at and word_of(write.op) == word_of(read.op):
-                yield write, read
-                break
-
-
-def strong_accesses(
-    case: Case, one: Agent, kind: type[fx.Reads] | type[fx.Writes], before: int = END
-) -> list[Done]:
-    """The reads or writes of flags by the warps of the CTA of one, in order."""
-    every = (d for w in case.history.peers(one) for d in case.history.between(w, 0, before, kind))
-    return sorted((d for d in every if strong(d.op, kind)), key=lambda d: d.at)
-
-
-def word_of(op: Op) -> Tensor | None:
-    effect = strong(op, fx.Reads) or strong(op, fx.Writes)
-    return None if effect is None else effect.view.tensor
 
 
 def no_barrier_before_release(case: Case) -> Cause | None:
@@ -125,12 +102,6 @@ def _releases(
     wait = last_wait(case, second)
     for credit in counted(case, wait):
         yield credit.issued, credit.warp, credit.op, credit
-
-
-def last_wait(case: Case, side: Side) -> Touch | None:
-    """The last wait for a phase of an mbarrier before an access."""
-    passed = case.passed(side)
-    return passed[-1] if passed and passed[-1].phase >= 0 else None
 
 
 def counted(case: Case, wait: Touch | None) -> list[Touch]:
@@ -379,45 +350,38 @@ def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
 
 
 def arrival_in_own_cta(case: Case) -> Cause | None:
-    """The first side arrives on its own CTA's barrier, on which no warp waits: the second one does
-    so on the barrier at the same place of another CTA."""
+    """An arrival on a barrier of the own CTA, on which no warp waits: one waits on the barrier at
+    the same place of another CTA."""
     history, waited = case.history, case.history.waited
+    for arrival, waiter, on in _arrivals_and_waits(case):
+        own = arrival.on
+        if own.address != on.address or own in waited or arrival.warp.cta is not own.cta:
+            continue
+        if own.cta is not on.cta:
+            return Cause(
+                f"{arrival.warp} arrives on {own.label}, on which no warp waits: {waiter} waits on "
+                f"{on.label}",
+                (case.arrives(arrival), *case.inits(own)),
+                f"let {arrival.warp} arrive on the {history.array_name(own)} of CTA "
+                f"{on.cta.number}, and count it there",
+            )
+    return None
+
+
+def _arrivals_and_waits(case: Case) -> Iterator[tuple[Touch, Agent, Mbarrier]]:
+    """The arrivals, each with warps that wait for others and with the barriers for which they do:
+    in a deadlock those that lack some of their arrivals, else those of the two sides."""
+    history = case.history
+    if case.finding.rule == "deadlock":
+        stuck = [s for s in history.waiting if s.on.pending and history.arrivals(on=s.on)]
+        yield from ((arrival, s.warp, s.on) for s in stuck for arrival in history.arrivals())
+        return
     for first, second in case.both:
-        if first.warp.cta is second.warp.cta:
-            continue
-        meant = {p.on.address for p in history.passes(second.warp)}
-        for arrival in history.arrivals(first.warp):
-            on = arrival.on
-            if arrival.issued > first.at and on.address in meant and on not in waited:
-                return Cause(
-                    f"{first.warp} arrives on {on.label}, on which no warp waits: {second.warp} "
-                    "waits on the one of another CTA",
-                    (case.arrives(arrival), *case.inits(on)),
-                    f"let {first.warp} arrive on the {history.array_name(on)} of CTA "
-                    f"{second.warp.cta.number}, and count it there",
-                )
-    return None
-
-
-def arrival_at_no_peer(case: Case) -> Cause | None:
-    """A barrier that has arrivals and lacks some, where another CTA arrives on its own one at the
-    same place, for which no instruction waits."""
-    waited = case.history.waited
-    for on in about(case):
-        waiter = next((s.warp for s in case.history.stuck if s.on is on), None)
-        lost = [
-            t for t in elsewhere(case, on) if t.on not in waited and t.warp.cta is t.on.cta
-        ]  # fmt: skip
-        if waiter is None or not on.pending or not lost or not case.history.arrivals(on=on):
-            continue
-        arrival = lost[0]
-        return Cause(
-            f"{arrival.warp} arrives on {arrival.on.label}, for which no instruction waits: "
-            f"{waiter} waits on {on.label}",
-            (*map(case.arrives, lost), *case.inits(on)),
-            f"let {arrival.warp} arrive on {on.label}",
-        )
-    return None
+        made = [t for t in history.arrivals(first.warp) if t.issued > first.at]
+        yield from (
+            (arrival, second.warp, wait.on)
+            for arrival in made for wait in history.passes(second.warp)
+        )  # fmt: skip
 
 
 def never_waited_for(case: Case) -> Cause | None:
@@ -654,48 +618,6 @@ _SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
 
 #: instructions of one warp, or of all between two arrivals, that belong together, at most
 _NEAR = 12
-_REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
-
-
-def unpublished(case: Case) -> Cause | None:
-    """A flag in memory that is set or read without .release or .acquire, or in too small a
-    scope."""
-    for first, second in directions(case):
-        far = first.warp.cta is not second.warp.cta
-        near = first.warp.cta.cluster is second.warp.cta.cluster
-        least = 0 if not far else 1 if near else 2
-        for write, read in flags(case, first, second):
-            if write.at < first.at:
-                continue
-            for done, kind, wanted in ((write, fx.Writes, "release"), (read, fx.Reads, "acquire")):
-                effect = strong(done.op, kind)
-                assert effect is not None
-                between = (first.at, write.at) if done is write else (read.at, second.at)
-                quiet = effect.sem not in (wanted, "acq_rel")
-                fence = _fence(case, done.warp, wanted, between) if quiet else None
-                reach = effect.scope
-                if quiet and fence is None:
-                    what = f"is {effect.sem}: it does not {wanted}"
-                    fix = f"let this {done.op.mnemonic} {wanted}, or put a fence.acq_rel beside it"
-                else:
-                    if fence is not None and _REACH[fence[1]] < _REACH[reach]:
-                        done, reach = fence
-                    if _REACH[reach] >= least:
-                        continue
-                    what = f"has scope {reach}, and the other side is in another CTA"
-                    fix = f"give this {done.op.mnemonic} a scope that both sides are in"
-                tells = wanted == "release"
-                other = read if tells else write
-                own = "reads" if tells else "sets"
-                return Cause(
-                    f"this {done.op.mnemonic} {what}",
-                    (case.warp(done.warp, done, "hands nothing on" if tells else
-                              "learns of nothing"),
-                     *(() if other.op is done.op else
-                       (case.warp(other.warp, other, f"{own} the same word"),))),
-                    fix,
-                )  # fmt: skip
-    return None
 
 
 def another_value(case: Case) -> Cause | None:
@@ -721,28 +643,6 @@ def another_value(case: Case) -> Cause | None:
             facts=Stated((Named(word.name, word.name),)),
         )  # fmt: skip
     return None
-
-
-def too_narrow(case: Case) -> Cause | None:
-    """Two strong accesses to one word from different CTAs, one of them with a scope that leaves the
-    other CTA out."""
-    if len(case.sides) < 2 or case.sides[0].warp.cta is case.sides[1].warp.cta:
-        return None
-    near = case.sides[0].warp.cta.cluster is case.sides[1].warp.cta.cluster
-    found = [
-        (side, strong(side.op, fx.Writes) or strong(side.op, fx.Reads)) for side in case.sides[:2]
-    ]
-    narrow = [(side, e.scope) for side, e in found if e is not None and _REACH[e.scope] < 2 - near]
-    if any(effect is None for _, effect in found) or not narrow:
-        return None
-    side, scope = narrow[0]
-    others = (other for other in case.sides[:2] if other.op is not side.op)
-    return Cause(
-        f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
-        (case.side(side, f"accesses the word with scope {scope}"),
-         *(case.side(o, "accesses the same word") for o in others)),
-        f"give this {side.op.mnemonic} a scope that both sides are in",
-    )  # fmt: skip
 
 
 def no_barrier_after_acquire(case: Case) -> Cause | None:
@@ -776,19 +676,6 @@ def no_barrier_after_acquire(case: Case) -> Cause | None:
                     f"a barrier of the threads for which {warp} waits, behind its {op.mnemonic}",
                 )  # fmt: skip
     return None
-
-
-def _fence(
-    case: Case, warp: Agent, wanted: str, between: tuple[int, int]
-) -> tuple[Done, fx.Scope] | None:
-    """The fence that makes a relaxed operation of a warp release what came before, or acquire; of
-    several the one of the widest scope."""
-    found = (
-        (done, e.scope)
-        for done in case.history.between(warp, *between) for e in done.op.effects()
-        if isinstance(e, fx.Orders) and (e.releases if wanted == "release" else e.acquires)
-    )  # fmt: skip
-    return max(found, key=lambda fence: _REACH[fence[1]], default=None)
 
 
 def landed(case: Case) -> Cause | None:
@@ -852,61 +739,6 @@ def not_asked(case: Case) -> Cause | None:
     return None
 
 
-def slot_of_another_wait(case: Case) -> Cause | None:
-    """An access to a slot behind a wait on the barrier of another one, where the other side
-    accesses the slot of its own."""
-    found = [(side, last_wait(case, side), slot_of(case, side)) for side in case.sides[:2]]
-    if len(found) < 2 or found[0][0].warp is found[1][0].warp:
-        return None
-    odd = [
-        (side, wait, slot) for side, wait, slot in found
-        if wait is not None and slot is not None and case.history.number_of(wait.on) != slot
-    ]  # fmt: skip
-    if len(odd) != 1 or any(wait is None or slot is None for _, wait, slot in found):
-        return None
-    ((side, wait, slot),) = odd
-    sizes = {
-        case.history.slots_of(w.on)
-        for _, w, _ in found
-        if w is not None and isinstance(w.on, Mbarrier)
-    }
-    if wait is None or len(sizes) != 1 or group_of(side.op) is not None:
-        return None
-    return Cause(
-        f"slot {slot} is accessed after a wait on {wait.on.label}",
-        (case.side(side, f"accesses slot {slot}"),
-         case.waits(wait)),
-        f"wait for the barrier of slot {slot}, or access slot {case.history.number_of(wait.on)}",
-    )  # fmt: skip
-
-
-def last_phase(case: Case) -> Cause | None:
-    """Tensor memory that is freed while the last product is under way: of the phases that its
-    commits complete, the loop that waits for them leaves out the last."""
-    history = case.history
-    for side in case.sides:
-        if group_of(side.op) != "tcgen05":
-            continue
-        loop = case.loop_of(side.op)
-        for credit in reversed(history.credits(warp=side.warp)):
-            on = credit.on
-            seen = [t for t in history.passes()
-                    if t.warp is not side.warp and array_of(t.on) == array_of(on)]  # fmt: skip
-            waits = case.loop_of(seen[-1].op) if seen else None
-            if any(p.on is on and p.phase == credit.phase for p in seen):
-                continue
-            if waits is None or loop is None or waits == loop:
-                continue
-            return Cause(
-                f"{seen[-1].warp} does not wait for phase {credit.phase} of {on.label}, the last "
-                "one",
-                (case.warp(seen[-1].warp, waits, "waits once too few"),
-                 case.warp(side.warp, loop, "goes on")),
-                "let both loops make the same number of trips",
-            )  # fmt: skip
-    return None
-
-
 def _reads(op: Op) -> object:
     """The tensor of which an instruction reads, in shared memory."""
     return next(
@@ -937,22 +769,6 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     following = next((p.issued for p in history.passes(side.warp) if p.issued > side.at), END)
     met = history.latest(side.warp, following, fx.JoinsBarrier, first=side.at)
     return case.warp(side.warp, met or side.done, f"does not arrive on {on.label} afterwards", on)
-
-
-def quiet_round(case: Case) -> Cause | None:
-    """A cluster barrier between the two, at which the first side arrives without releasing."""
-    history = case.history
-    for first, second in directions(case):
-        kind, last = fx.JoinsCluster, min(second.at, case.made)
-        joins = history.between(first.warp, first.at, last, kind, arrives=True)
-        quiet = bool(joins) and all(has(d, kind, sem="relaxed") for d in joins)
-        if quiet and history.between(second.warp, joins[0].at, second.at, kind, arrives=False):
-            return Cause(
-                f"this {joins[0].op.mnemonic} is relaxed: it hands nothing on",
-                (case.warp(first.warp, joins[0], "arrives at the cluster barrier with .relaxed"),),
-                "let the arrival release (the default)",
-            )
-    return None
 
 
 def after_the_init(case: Case) -> Cause | None:
@@ -1064,21 +880,33 @@ def uneven_rounds(case: Case) -> Cause | None:
 
 
 def uneven(case: Case) -> Cause | None:
-    """More copies are issued than are waited for: the loops of two roles differ."""
+    """Copies or products that are under way at the end: of the phases that they complete, the loop
+    that waits for them leaves out the last."""
     history = case.history
-    for on in about(case):
-        waiting = history.passes(on=on)
-        for side in case.sides:
-            issues = case.loop_of(side.op)
-            waits = case.loop_of(waiting[-1].op) if waiting else None
-            if issues is not None and waits is not None and issues != waits:
-                times = len(history.executions(side.warp, side.op.number))
-                return Cause(
-                    f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
-                    (case.warp(side.warp, issues, "issues one copy too many"),
-                     case.warp(waiting[-1].warp, waits, "waits once too few")),
-                    "let both loops make the same number of trips",
-                )  # fmt: skip
+    for side in case.sides:
+        group = group_of(side.op)
+        if group not in ("tcgen05", "mbarrier"):
+            continue
+        loop = case.loop_of(side.op)
+        for credit in reversed(history.credits(warp=side.warp)):
+            on = credit.on
+            seen = [t for t in history.passes()
+                    if t.warp is not side.warp and array_of(t.on) == array_of(on)]  # fmt: skip
+            waits = case.loop_of(seen[-1].op) if seen else None
+            if any(p.on is on and p.phase == credit.phase for p in seen):
+                continue
+            if waits is None or loop is None or waits == loop:
+                continue
+            sides = (
+                case.warp(side.warp, loop, "goes round once more"),
+                case.warp(seen[-1].warp, waits, "waits once too few"),
+            )
+            return Cause(
+                f"{seen[-1].warp} does not wait for phase {credit.phase} of {on.label}, the last "
+                "one",
+                sides if group == "mbarrier" else sides[::-1],  # no product is one too many
+                "let both loops make the same number of trips",
+            )  # fmt: skip
     return None
 
 

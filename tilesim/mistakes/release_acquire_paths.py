@@ -16,13 +16,13 @@ from tilesim.analysis.solver import closure
 from tilesim.analysis.uses_defs import mentioned
 from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
-from tilesim.ir.declarations import Mbarriers
+from tilesim.ir.declarations import Mbarriers, Tensor
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, has, loops_around
-from tilesim.mistakes.history import Touch
+from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, setters_in_loop, waits
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
@@ -97,58 +97,175 @@ def group_of(op: Op) -> str | None:
     return None
 
 
-def relaxed(case: Case) -> Cause | None:
-    """A wait between the two that orders no memory, or an arrival whose scope is too small."""
-    narrow = case.history.machine.options.ptx or case.finding.kind == "race/in-time-only"
-    for link in links(case):
-        effect = waits(link.wait.op)
-        if effect is not None and effect.sem == "relaxed":
-            return Cause(
-                f"the wait on {link.on.label} is relaxed: it orders no accesses",
-                (case.of(link.wait, f"waits on {link.on.label} with .relaxed"),),
-                "let the wait acquire (the default)",
-            )
-        for credit in case.history.credits(link.on, link.first.warp):
-            arrives = [e for e in credit.op.effects() if isinstance(e, fx.Arrives)]
-            if any(e.sem == "relaxed" and not e.asynchronous for e in arrives):
-                return Cause(
-                    f"this arrival on {link.on.label} is relaxed: it hands nothing on",
-                    (case.of(credit, f"arrives on {link.on.label} with .relaxed"),),
-                    "let the arrival release (the default)",
-                )
-            if narrow and link.on.cta is not link.first.warp.cta and _scope(credit.op) == "cta":
-                return Cause(
-                    f"this arrival on {link.on.label} of another CTA releases to its own CTA only",
-                    (case.of(credit, "arrives with scope cta"),
-                     case.waits(link.wait)),
-                    f"give this arrival and the wait on {link.on.label} the scope cluster",
-                )  # fmt: skip
-    return None
+def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
+    """What an instruction reads or writes as a flag: relaxed or stronger, or by an atomic."""
+    return next((e for e in op.effects() if isinstance(e, kind) and e.sem != "weak"), None)
 
 
-def _scope(op: Op) -> str:
-    return next((e.scope for e in op.effects() if isinstance(e, fx.Arrives)), "")
+def flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
+    """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
+    access of the latter: what writes the word, and what reads it."""
+    written = strong_accesses(case, first.warp, fx.Writes, case.made)
+    for read in reversed(
+        strong_accesses(case, second.warp, fx.Reads, min(second.at, case.made))
+    ):  # fmt: skip
+        for write in written:
+            if write.at < read.at and word_of(write.op) == word_of(read.op):
+                yield write, read
+                break
 
 
-def no_arrival(case: Case) -> Cause | None:
-    """A wait for the phase before the first on a barrier on which no instruction arrives: it always
-    passes, and guards nothing."""
+def strong_accesses(
+    case: Case, one: Agent, kind: type[fx.Reads] | type[fx.Writes], before: int = END
+) -> list[Done]:
+    """The reads or writes of flags by the warps of the CTA of one, in order."""
+    every = (d for w in case.history.peers(one) for d in case.history.between(w, 0, before, kind))
+    return sorted((d for d in every if strong(d.op, kind)), key=lambda d: d.at)
+
+
+def word_of(op: Op) -> Tensor | None:
+    effect = strong(op, fx.Reads) or strong(op, fx.Writes)
+    return None if effect is None else effect.view.tensor
+
+
+#: how far a scope reaches
+_REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
+#: an effect that releases or acquires
+_Order = fx.Arrives | fx.Writes | fx.Waits | fx.Reads | fx.JoinsCluster
+
+
+class HandOver(NamedTuple):
+    """By which executions one side tells the other one that it is done; ``on`` an mbarrier."""
+
+    first: Side
+    second: Side
+    release: Done
+    acquire: Done
+    on: Mbarrier | None = None
+
+
+def hand_overs(case: Case) -> Iterator[HandOver]:
+    """How the sides tell each other: by mbarriers, by the cluster barrier, by flags in memory."""
     history = case.history
-    for side in case.sides:
-        for wait in history.passes(side.warp):
-            on = wait.on
-            if wait.at > side.at or wait.phase >= 0 or not isinstance(on, Mbarrier):
+    for first, second, on, wait in links(case):
+        acquire = history.at(wait.warp, wait.op.number, wait.issued)
+        for credit in history.credits(on, first.warp):
+            release = history.at(credit.warp, credit.op.number, credit.issued)
+            if acquire is not None and release is not None:
+                yield HandOver(first, second, release, acquire, on)
+    for first, second in directions(case):
+        last = min(second.at, case.made)
+        for release in history.between(first.warp, first.at, last, fx.JoinsCluster, arrives=True):
+            kind = fx.JoinsCluster
+            acquire = history.first(second.warp, release.at, kind, last=last, arrives=False)
+            if acquire is not None:
+                yield HandOver(first, second, release, acquire)
+        for release, acquire in flags(case, first, second):
+            if release.at > first.at:
+                yield HandOver(first, second, release, acquire)
+
+
+def weak(case: Case) -> Cause | None:
+    """A release or an acquire that is relaxed, or has a scope that leaves the other side out."""
+    for first, second, release, acquire, on in hand_overs(case):
+        before, behind = (first.at, release.at), (acquire.at, second.at)
+        for done, other, releases, between in (
+            (release, acquire, True, before), (acquire, release, False, behind),
+        ):  # fmt: skip
+            effect = _order(done.op, releases=releases)
+            if effect is None:
                 continue
-            if not any(history.supplies(warp, on) for warp in history.machine.warps):
-                return Cause(
-                    f"no instruction arrives on {on.label}: this wait passes at once, every time, "
-                    "and guards nothing",
-                    (case.of(wait, f"waits on {on.label} for the phase before the first"),
-                     *case.inits(on)),
-                    f"arrive on {on.label} where what this wait guards is done, and let the wait's "
-                    "parity follow the uses",
+            quiet = effect.sem not in ("release" if releases else "acquire", "acq_rel")
+            fence = _fence(case, done.warp, between, releases=releases) if quiet else None
+            reach = getattr(effect, "scope", "cluster")
+            if quiet and fence is None:
+                what = "is relaxed: it hands nothing on" if releases else (
+                    "is relaxed: it orders no accesses"
                 )  # fmt: skip
+                fix = f"let this {done.op.mnemonic} {'release' if releases else 'acquire'}, or put "
+                fix += "a fence.acq_rel beside it"
+            else:
+                if fence is not None and _REACH[fence[1]] < _REACH[reach]:
+                    done, reach = fence
+                if _REACH[reach] >= _apart(first.warp, second.warp) or not _matters(case, effect):
+                    continue
+                what = f"has scope {reach}, and the other side is in another CTA"
+                fix = f"give this {done.op.mnemonic} a scope that both sides are in"
+            sides = [
+                case.warp(done.warp, done, f"{'hands' if releases else 'takes'} nothing over", on)
+            ]
+            if isinstance(effect, fx.Reads | fx.Writes) and other.op is not done.op:
+                said = f"{'reads' if releases else 'sets'} the same word"
+                sides.append(case.warp(other.warp, other, said))
+            where = "" if on is None else f" on {on.label}"
+            return Cause(f"this {done.op.mnemonic}{where} {what}", tuple(sides), fix)
     return None
+
+
+def _order(op: Op, *, releases: bool) -> _Order | None:
+    """The effect by which an instruction hands over, or takes over, at once."""
+    kinds = (fx.Arrives, fx.Writes) if releases else (fx.Waits, fx.Reads)
+    for effect in op.effects():
+        later = isinstance(effect, fx.Arrives) and effect.asynchronous
+        if isinstance(effect, kinds) and effect.sem != "weak" and not later:
+            return effect
+        if releases and isinstance(effect, fx.JoinsCluster):
+            return effect
+    return None
+
+
+def _matters(case: Case, effect: _Order) -> bool:
+    """Whether the scope of what hands over counts: that of mbarriers by the text of the PTX ISA, or
+    where the finding says that all is ordered but for that."""
+    by_text = case.history.machine.options.ptx or case.finding.kind == "race/in-time-only"
+    return by_text or not isinstance(effect, fx.Arrives | fx.Waits)
+
+
+def _apart(one: Agent, other: Agent) -> int:
+    """How far the scope of two warps has to reach."""
+    return 0 if one.cta is other.cta else 1 if one.cta.cluster is other.cta.cluster else 2
+
+
+def _fence(
+    case: Case, warp: Agent, between: tuple[int, int], *, releases: bool
+) -> tuple[Done, fx.Scope] | None:
+    """The fence that makes a relaxed operation of a warp release what came before, or acquire; of
+    several the one of the widest scope. Of memory that is not shared, one of shared memory is none.
+    """
+    spaces = {
+        e.view.space for side in case.sides for e in side.op.effects()
+        if isinstance(e, fx.Reads | fx.Writes)
+    }  # fmt: skip
+    near = all(space.startswith("shared") for space in spaces)
+    found = (
+        (done, e.scope)
+        for done in case.history.between(warp, *between) for e in done.op.effects()
+        if isinstance(e, fx.Orders) and (near or not e.in_shared)
+        and (e.releases if releases else e.acquires)
+    )  # fmt: skip
+    return max(found, key=lambda fence: _REACH[fence[1]], default=None)
+
+
+def too_narrow(case: Case) -> Cause | None:
+    """Two strong accesses to one word from different CTAs, one of them with a scope that leaves the
+    other CTA out."""
+    if len(case.sides) < 2 or case.sides[0].warp.cta is case.sides[1].warp.cta:
+        return None
+    least = _apart(case.sides[0].warp, case.sides[1].warp)
+    found = [
+        (side, strong(side.op, fx.Writes) or strong(side.op, fx.Reads)) for side in case.sides[:2]
+    ]
+    narrow = [(side, e.scope) for side, e in found if e is not None and _REACH[e.scope] < least]
+    if any(effect is None for _, effect in found) or not narrow:
+        return None
+    side, scope = narrow[0]
+    others = (other for other in case.sides[:2] if other.op is not side.op)
+    return Cause(
+        f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
+        (case.side(side, f"accesses the word with scope {scope}"),
+         *(case.side(o, "accesses the same word") for o in others)),
+        f"give this {side.op.mnemonic} a scope that both sides are in",
+    )  # fmt: skip
 
 
 def stale_wait(case: Case) -> Cause | None:
@@ -163,6 +280,8 @@ def stale_wait(case: Case) -> Cause | None:
             before = last.get(key)
             if before is not None and before.phase == wait.phase and _worked(case, before, wait):
                 label = wait.on.label
+                if not any(case.history.supplies(w, wait.on) for w in case.history.machine.warps):
+                    return _unsupplied(case, wait)
                 seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
                 what = f"this wait passes a second time on {label} with {seen} completed: its "
                 what += "parity does not follow the uses of the barrier"
@@ -178,6 +297,18 @@ def stale_wait(case: Case) -> Cause | None:
                 return Cause(what, (*steps, again), fix)
             last[key] = wait
     return None
+
+
+def _unsupplied(case: Case, wait: Touch) -> Cause:
+    """A wait on a barrier on which no instruction arrives."""
+    label = wait.on.label
+    return Cause(
+        f"no instruction arrives on {label}: this wait passes at once, every time, and guards "
+        "nothing",
+        (case.of(wait, f"waits on {label}, of which no phase completes"), *case.inits(wait.on)),
+        f"arrive on {label} where what this wait guards is done, and let the wait's parity follow "
+        "the uses",
+    )
 
 
 def starting_over(case: Case, on: Mbarrier, wait: Participant, loop: Loc, what: str) -> Cause:
@@ -220,8 +351,8 @@ def _begins_anew(mir: Mir, phase: object, loop: range) -> bool:
                 yield from mentioned(value) if isinstance(value, Expr) else ("",)
 
     made = closure(mentioned(phase) if isinstance(phase, Expr) else (), made_of)
-    kept = (name for name in live_at(graph_of(mir), loop[0]) if setters(name))
-    return any(len(setters(name)) > 1 for name in made) and made.isdisjoint(("", *kept))
+    left = (name for name in live_at(graph_of(mir), loop[0]) if setters(name))
+    return any(len(setters(name)) > 1 for name in made) and made.isdisjoint(("", *left))
 
 
 def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
@@ -276,47 +407,54 @@ def _reads(case: Case, side: Side) -> bool:
 
 def other_slot(case: Case) -> Cause | None:
     """A copy, its bytes, its reader and the wait of that name different slots of the arrays."""
-    seen: set[object] = set()
-    for link in links(case):
-        if array_of(link.on) in seen:
-            continue
-        seen.add(array_of(link.on))
-        odd = _odd_slot(case, link)
-        if odd is not None:
-            return odd
-    return None
-
-
-def _odd_slot(case: Case, link: Link) -> Cause | None:
-    """Whose slot is another one than what it goes with: the copy's or the reader's."""
-    first, second, wait = link.first, link.second, link.wait
-    landing = next((t.on for t in case.landed(first)), None)
-    if landing is None or array_of(landing) != array_of(link.on) or not writes(first.op):
+    found = [
+        (side, on, slot) for side in case.sides[:2]
+        if (on := _slot_by(case, side)) is not None and (slot := slot_of(case, side)) is not None
+        and slot < case.history.slots_of(on)
+    ]  # fmt: skip
+    odd = [one for one in found if case.history.number_of(one[1]) != one[2]]
+    if len(found) < 2 or len(odd) != 1 or found[0][0].warp is found[1][0].warp:
         return None
-    if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
+    copies = [one for one in found if group_of(one[0].op) == "mbarrier"]
+    ((side, on, slot),) = odd
+    certain = all(one.sure for one, _, _ in found) if copies else group_of(side.op) is None
+    if not certain or len({case.history.slots_of(on) for _, on, _ in found}) > 1:
         return None
-    filled, read = (slot_of(case, side) for side in (first, second))
-    tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
-    every = (on for on in case.history.objects() if array_of(on) == array_of(landing))
-    slots = {case.history.number_of(on) for on in every}
-    if filled in slots and tracked != filled:
+    tracked = case.history.number_of(on)
+    if group_of(side.op) == "mbarrier":
         return Cause(
-            f"the copy fills slot {filled} and completes its bytes on {landing.label}",
-            (case.warp(first.warp, first.op, f"completes its bytes on {landing.label}", landing),),
+            f"the copy fills slot {slot} and completes its bytes on {on.label}",
+            (case.warp(side.warp, side.op, f"completes its bytes on {on.label}", on),),
             f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
-            f"barrier of slot {filled}",
+            f"barrier of slot {slot}",
         )
-    if read in slots and waited != read:
-        release = _released(case, second, link.on)
-        alone = read == tracked and not case.history.passes(on=landing)
-        own = case.warp(second.warp, second.op, f"accesses slot {read}")
-        its = case.of(wait, f"waits on {link.on.label}")
-        return Cause(
-            f"slot {read} is accessed after a wait on {link.on.label}",
-            (its, own) if release == read or alone else (own, its),
-            f"wait for the barrier of slot {read}, or access slot {waited}",
-        )
-    return None
+    own = case.side(side, f"accesses slot {slot}")
+    its = case.waits(next(t for t in reversed(case.passed(side)) if t.on is on))
+    # no warp waits for the copy of this slot: the wait is the one that names another one
+    unread = any(not case.history.passes(on=copied) for _, copied, _ in copies)
+    return Cause(
+        f"slot {slot} is accessed after a wait on {on.label}",
+        (its, own) if unread or _released(case, side, on) == slot else (own, its),
+        f"wait for the barrier of slot {slot}, or access slot {tracked}",
+    )
+
+
+def _slot_by(case: Case, side: Side) -> Mbarrier | None:
+    """The barrier that says which slot a side is meant to access: the one on which its copy
+    completes, or for which it has waited last, of the array on which the other side's copy does."""
+    copied = {s: t.on for s in case.sides[:2] if group_of(s.op) == "mbarrier"
+              for t in case.landed(s)[:1]}  # fmt: skip
+    if group_of(side.op) == "mbarrier":
+        return copied.get(side)
+    arrays = {array_of(on) for on in copied.values()}
+    waits = [t for t in case.passed(side) if not arrays or array_of(t.on) in arrays][-1:]
+    return waits[0].on if waits and waits[0].phase >= 0 else None
+
+
+def last_wait(case: Case, side: Side) -> Touch | None:
+    """The last wait for a phase of an mbarrier before an access."""
+    passed = case.passed(side)
+    return passed[-1] if passed and passed[-1].phase >= 0 else None
 
 
 def slot_of(case: Case, side: Side) -> int | None:

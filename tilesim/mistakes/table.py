@@ -42,26 +42,20 @@ TABLE = (
             ("one lane", "participants", "condition"), ("every lane",)),
     Mistake(barriers.no_wait_there, (*RULES, "named-barrier"), ("arrival", "id", "meeting")),
     Mistake(arrivals.adds_its_own, ("deadlock",), ("names", "arrival")),
-    Mistake(ordering.quiet_round,
-            ("race/in-time-only", "race/unobserved", "tcgen05-order/no-fence", "tmem-lifetime"),
-            ("names",)),
-    Mistake(ordering.last_phase, ("tmem-lifetime",), ("trips", "missing wait")),
-    Mistake(ordering.too_narrow, ("race",), ("names",)),
+    Mistake(release_acquire_paths.too_narrow, ("race",), ("names",)),
     Mistake(ordering.no_barrier_before_release, RULES, ("meeting", "peer arrival")),
     Mistake(ordering.never_waited_for, RULES, ("trips", "phase", "slot", "missing wait")),
-    Mistake(ordering.arrival_at_no_peer, ("deadlock",), ("peer arrival", "rank", "slot", "count")),
-    Mistake(ordering.arrival_in_own_cta, RULES, ("peer arrival", "rank", "mask", "slot")),
+    Mistake(ordering.arrival_in_own_cta, (*RULES, "deadlock"),
+            ("peer arrival", "rank", "mask", "slot")),
     Mistake(ordering.unobserved, (*RULES, "launch-control"),
             ("slot", "missing wait", "wait, not arrival"), ("wait dropped",)),
     Mistake(ordering.lanes_of_a_warp, LANES_APART, ("lanes", "meeting")),
     Mistake(ordering.before_the_grids, ("race/earlier-grid",), ("grid wait", "move")),
     Mistake(ordering.fence_of_maps, ("proxy-fence",), ("map fence", "move")),
-    Mistake(release_acquire_paths.relaxed, RULES,
+    Mistake(release_acquire_paths.weak, RULES,
             ("names", "memory fence"), ("relaxed wait", "relaxed arrival")),
-    Mistake(release_acquire_paths.no_arrival, RULES,
-            ("phase", "missing arrival", "slot", "peer arrival")),
     Mistake(release_acquire_paths.stale_wait, (*RULES, "over-arrival", "async-at-exit"),
-            ("phase", "slot", "number", "missing step"), ("phase not carried",)),
+            ("phase", "slot", "number", "missing step", "missing arrival"), ("phase not carried",)),
     Mistake(release_acquire_paths.early_wait, RULES, ("phase", "slot"), ("wrong parity",)),
     Mistake(release_acquire_paths.other_slot, RULES,
             ("slot", "data slot", "number"), ("data of another slot", "barrier of another slot")),
@@ -116,15 +110,14 @@ TABLE = (
     Mistake(phases.to_itself, ("deadlock",), ("slot", "rank")),
     Mistake(phases.used_up, ("deadlock",),
             ("phase", "missing arrival", "trips", "move", "arrival too many")),
-    Mistake(ordering.unpublished, ("race/in-time-only", "race/unobserved"),
-            ("names", "memory fence")),
     Mistake(ordering.another_value, ("deadlock",), ("slot", "condition", "trips", "number")),
     Mistake(ordering.no_barrier_after_acquire, ("race",), ("meeting",)),
     Mistake(ordering.landed, ("race/in-time-only",),
             ("missing wait", "meeting", "cluster barrier", "hand-over")),
     Mistake(ordering.not_asked, RULES,
             ("peer arrival", "missing arrival", "hand-over", "count", "participants")),
-    Mistake(ordering.slot_of_another_wait, ("race",), ("data slot", "slot", "number")),
+    Mistake(ordering.uneven, ("tmem-lifetime", "async-at-exit"),
+            ("trips", "number", "missing wait"), ("uneven trips",)),
     Mistake(ordering.never_handed_on, RULES,
             ("peer arrival", "rank", "slot", "condition", "missing arrival", "arrival")),
     Mistake(ordering.not_in_this_iteration, RULES,
@@ -145,8 +138,6 @@ TABLE = (
     Mistake(ordering.split_group, ("participation",),
             ("participants", "condition", "one lane", "names")),
     Mistake(ordering.uneven_rounds, ("peer-exit",), ("cluster barrier", "condition", "trips")),
-    Mistake(ordering.uneven, ("async-at-exit",),
-            ("trips", "number", "missing wait"), ("uneven trips",)),
     Mistake(ordering.not_drained, ("peer-exit",), ("missing wait", "cluster barrier", "trips")),
     Mistake(ordering.end_of_the_target, ("peer-exit",),
             ("cluster barrier", "names", "move"), ("cluster barrier dropped",)),
@@ -163,6 +154,28 @@ TABLE = (
 MISTAKES = {mistake.name: mistake for mistake in TABLE}
 
 
+#: families that mend what breaks a rule and has no diagnosis, by rule
+_OTHER_MENDS: dict[str, tuple[str, ...]] = {
+    "phase-alias": ("phase", "count", "slot", "missing arrival", "missing wait", "move"),
+    "phase-ambiguity": ("phase", "count", "slot", "missing arrival", "missing wait", "move"),
+    "participation": ("threads", "id", "meeting too many"),
+    "out-of-bounds": ("edge", "rows", "slot", "data slot", "mask", "rank", "trips", "condition",
+                      "number"),
+    "barrier-lifetime": ("invalidate",),
+    "tmem-lifetime": ("columns",),
+    "register-pool": ("allocation", "participants"),
+    "launch-control": ("request too many", "answer", "phase", "move", "arrival too many", "count",
+                       "bytes"),
+}  # fmt: skip
+
+
 def mends(diagnosis: str) -> tuple[str, ...]:
     """The families of edits that mend what a diagnosis says, the likeliest first."""
     return MISTAKES[diagnosis].mend if diagnosis in MISTAKES else ()
+
+
+def mends_of_rule(rule: str) -> tuple[str, ...]:
+    """The families of edits that mend what may break a rule, the likeliest first."""
+    mistakes = (m for m in TABLE if any(own.partition("/")[0] == rule for own in m.rules))
+    found = (family for mistake in mistakes for family in mistake.mend)
+    return tuple(dict.fromkeys((*found, *_OTHER_MENDS.get(rule, ()))))

@@ -18,8 +18,8 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.fence import Fence
-from tilesim.ir.spelling import Slot, opcode, spelling
 from tilesim.records import dataclass, field
+from tilesim.repair.ptx_patch import written
 
 #: files of CUDA and C++
 ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")
@@ -139,17 +139,16 @@ class Helper:
         found = [name for name in self.parameters if name in words]
         return found[0] if len(found) == 1 else None
 
-    def call(self, wanted: Sequence[tuple[str, tuple[int, ...]]]) -> str | None:
-        """The call that executes just these instructions, with these numbers; None: it does not."""
+    def call(self, wanted: Sequence[str]) -> str | None:
+        """The call that executes just these instructions of PTX; None: it does not."""
         if len(wanted) != len(self.instructions):
             return None
         given: dict[str, int] = {}
-        for (code, numbers), text in zip(wanted, self.instructions, strict=True):
-            own, _, rest = text.partition(" ")
-            tokens = [t.strip() for t in rest.split(",") if t.strip()]
+        for asked, text in zip(wanted, self.instructions, strict=True):
+            (code, numbers), (own, tokens) = _words(asked), _words(text)
             if _plain(own) != _plain(code) or len(tokens) != len(numbers):
                 return None
-            for token, number in zip(tokens, numbers, strict=True):
+            for token, number in zip(tokens, map(int, numbers), strict=True):
                 if token.lstrip("-").isdigit():
                     if int(token) != number:
                         return None
@@ -356,7 +355,7 @@ class Source:
             ops[1], ClusterWait
         ):  # fmt: skip
             return None
-        wanted = [w for op in ops[:2] if (w := _wanted(op)) is not None]
+        wanted = [w for op in ops[:2] if (w := written(op)) is not None]
         for helper in self.helpers:
             call = helper.call(wanted)
             if call is not None:
@@ -375,16 +374,12 @@ class Source:
                 return "__threadfence();"
             case _:
                 pass
-        wanted = _wanted(op)
-        if wanted is None:
+        text = written(op)
+        if text is None or not all(token.lstrip("-").isdigit() for token in _words(text)[1]):
             return None
-        for helper in self.helpers:
-            call = helper.call([wanted])
-            if call is not None:
-                return call
-        code, numbers = wanted
-        operands = ", ".join(map(str, numbers))
-        return f'asm volatile("{code}{" " if operands else ""}{operands};" ::: "memory");'
+        calls = (helper.call([text]) for helper in self.helpers)
+        called = next((call for call in calls if call is not None), None)
+        return called or f'asm volatile("{text};" ::: "memory");'
 
     # ------------------------------------------------------------------ reading
 
@@ -555,18 +550,7 @@ def _plain(code: str) -> str:
     return ".".join(w for w in words if w not in ("aligned", "acquire", "release", "cta"))
 
 
-def _wanted(op: Op) -> tuple[str, tuple[int, ...]] | None:
-    """An instruction as its opcode and numbers; None if an operand is no number."""
-    if not op.ptx:
-        return None
-    numbers = []
-    for part in spelling(type(op)).operands:
-        if isinstance(part, Slot):
-            value = getattr(op, part.name)
-            if value is None and part.mark:
-                continue
-            number = int(value) if isinstance(value, int) else constant(value)
-            if number is None:
-                return None
-            numbers.append(number)
-    return opcode(op), tuple(numbers)
+def _words(text: str) -> tuple[str, list[str]]:
+    """An instruction as its opcode and operands."""
+    code, _, rest = text.partition(" ")
+    return code, [token.strip() for token in rest.split(",") if token.strip()]

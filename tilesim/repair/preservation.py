@@ -64,7 +64,7 @@ class Work:
     numbers: Arrays | None = None
     same: Callable[[Arrays], bool] | None = None
 
-    def kept(self, mended: Program | Mir, families: frozenset[str]) -> bool:
+    def is_done_by(self, mended: Program | Mir, families: frozenset[str]) -> bool:
         """Whether a program that is proved, by edits of these families, does all of it."""
         if _instructions(mended) < self._least:
             return False
@@ -182,7 +182,7 @@ class Work:
         counters = _zeros(kernel, simulation.code.flow.steering_state)
         for seed, other in _FILLS:
             numbers = _numbers(kernel, seed, written if other else ())
-            before = {**_told(kernel), **numbers, **counters, **self.inputs}
+            before = {**_contents(kernel), **numbers, **counters, **self.inputs}
             given = {n: a for n, a in before.items() if n in numbers or n in self.inputs}
             run = _run(simulation, given, _CLUSTERS)
             found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
@@ -260,7 +260,7 @@ def _zeros(kernel: Program, names: Collection[str]) -> dict[str, NDArray[Any]]:
     return {t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in chosen}
 
 
-def _told(kernel: Program) -> dict[str, NDArray[Any]]:
+def _contents(kernel: Program) -> dict[str, NDArray[Any]]:
     """What tensors begin with of which the launch says it, zeros from there on."""
     return {
         t.name: np.frombuffer(begins_with(kernel, t)[: t.nbytes].ljust(t.nbytes, b"\0"), np.uint8)

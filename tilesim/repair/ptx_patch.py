@@ -7,7 +7,7 @@ again then and has to be proved like the edit, so that a wrong guess is no patch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 
 from tilesim.ir import effects as fx
@@ -190,23 +190,31 @@ def _step(was: object, worth: object) -> tuple[str, int] | None:
 
 def _spelled(what: Stmt | Control, beside: Op, operands: str) -> str | None:
     """An instruction as text, whose mbarrier is that of the statement beside it."""
-    if not isinstance(what, Op) or not what.ptx:
-        return None
-    bracket = re.search(r"\[[^\]]*\]", operands)
+    bracket = re.search(r"\[([^\]]*)\]", operands)
     own = [getattr(beside, n) for n in operand_names(type(beside))]
+
+    def barrier(value: object) -> str | None:
+        return bracket[1] if bracket and isinstance(value, Mbar) and value in own else None
+
+    return written(what, barrier) if isinstance(what, Op) else None
+
+
+def written(op: Op, named: Callable[[object], str | None] = lambda value: None) -> str | None:
+    """An instruction as PTX writes it, if its operands are numbers, or ``named`` says their text;
+    else None."""
+    if not op.ptx:
+        return None
     texts = []
-    for part in spelling(type(what)).operands:
+    for part in spelling(type(op)).operands:
         if not isinstance(part, Slot):
             texts.append(part)
             continue
-        value = getattr(what, part.name)
+        value = getattr(op, part.name)
+        number = whole_number(value)
+        text = named(value) if number is None else str(number)
         if value is None:
             text = "" if part.mark else "_"
-        elif isinstance(value, Mbar) and bracket and value in own:
-            text = bracket[0][1:-1]
-        elif whole_number(value) is not None:
-            text = str(whole_number(value))
-        else:
+        if text is None:
             return None
         texts.append(f", {text}" if part.mark and text else text)
-    return f"{opcode(what)} {''.join(texts)}".rstrip()
+    return f"{opcode(op)} {''.join(texts)}".rstrip()

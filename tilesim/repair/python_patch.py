@@ -21,7 +21,7 @@ from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.mistakes.context import flipped
-from tilesim.mistakes.edits import changed_operand, differ
+from tilesim.mistakes.edits import differ
 from tilesim.records import dataclass, fields
 from tilesim.transforms.rewrite import Instead, Patch
 
@@ -229,44 +229,8 @@ class _Source:
     def exchanged(self, old: Op, new: Op) -> Patch | None:
         """Other arguments, or another method with those that both have."""
         call = self._call(_names(old))
-        if call is None:
-            return None
-        found = changed_operand(old, new)
-        if found is not None:
-            return self._argument(call, found[0], old, new)
-        text = self._spelled(new, self._builder(call), like=(call, old))
-        return None if text is None else self._with(call, text)
-
-    def _argument(self, call: ast.Call, name: str, old: Op, new: Op) -> Patch | None:
-        method = next((m for m in _methods(type(old)) if _ends(call.func, m.name)), None)
-        if method is None:
-            return None
-        named = [p.name for p in method.parameters]
-        meant = "parity" if name == "phase" and "parity" in named else name
-        node = next((k.value for k in call.keywords if k.arg == meant), None)
-        if node is None and meant in named and named.index(meant) < len(call.args):
-            node = call.args[named.index(meant)]
-        was, worth = getattr(old, name), getattr(new, name)
-        if node is None:
-            text = self._literal(worth)
-            positional = [*map(self._text, call.args), *(self._text_of(k) for k in call.keywords)]
-            if text is None or meant not in named:
-                return None
-            whole = f"{self._text(call.func)}({', '.join([*positional, f'{meant}={text}'])})"
-            return self._with(call, whole)
-        if name == "phase" and worth == flipped(was):
-            return self._with(node, self._turned(node))
-        text = self._other(node, was, worth)
-        return None if text is None else self._with(node, text)
-
-    def _text_of(self, keyword: ast.keyword) -> str:
-        return f"{keyword.arg}={self._text(keyword.value)}"
-
-    def _other(self, node: ast.expr, was: Any, worth: Any) -> str | None:
-        """The text of an argument that should have another value."""
-        if isinstance(worth, Mbar) and isinstance(was, Mbar):
-            return self._barrier(node, was, worth)
-        return self._expression(worth) if isinstance(worth, Expr) else self._literal(worth)
+        text = None if call is None else self._spelled(new, self._builder(call), like=(call, old))
+        return None if call is None or text is None else self._with(call, text)
 
     def _turned(self, node: ast.expr) -> str:
         """The other parity."""
@@ -277,38 +241,6 @@ class _Source:
             return "0" if node.value else "1"
         simple = isinstance(node, ast.Name | ast.Attribute | ast.Call)
         return f"{self._text(node)} ^ 1" if simple else f"({self._text(node)}) ^ 1"
-
-    def _barrier(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
-        if worth.array != was.array:
-            renamed = self._renamed(node, was.array.name, worth.array.name)
-            return renamed if (worth.index, worth.cta) == (was.index, was.cta) else None
-        if worth.index == was.index and worth.cta != was.cta:
-            return self._of_cta(node, was, worth)
-        if worth.cta == was.cta and isinstance(node, ast.Subscript):
-            index = self._expression(worth.index)
-            return None if index is None else f"{self._text(node.value)}[{index}]"
-        return None
-
-    def _of_cta(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
-        """The text of a barrier, ``a[i]`` or ``a[i].at(0)``, as that of another CTA."""
-        if was.cta is not None:
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                return None
-            node = node.func.value
-        base = self._text(node)
-        rank = None if worth.cta is None else self._expression(worth.cta)
-        if rank is None:
-            return base if worth.cta is None else None
-        return f"{base}.at({rank})"
-
-    def _renamed(self, node: ast.expr, was: str, worth: str) -> str | None:
-        """The text of a barrier, ``a[i].at(0)``, with another array in the place of ``a``."""
-        base = node
-        while isinstance(base, ast.Subscript | ast.Attribute | ast.Call):
-            base = base.func if isinstance(base, ast.Call) else base.value
-        named = isinstance(base, ast.Name) and base.id == was
-        known = {was, worth} <= self._assigned()
-        return f"{worth}{self._text(node).removeprefix(was)}" if named and known else None
 
     # ------------------------------------------------------------------ text
 
@@ -359,54 +291,78 @@ class _Source:
     def _spelled(
         self, what: object, builder: str, like: tuple[ast.Call, Op] | None = None
     ) -> str | None:
-        """The call that makes an instruction; its barrier as ``like`` has it, if it is the same, or
-        the same slot of another array."""
+        """The call that makes an instruction; with the texts of ``like``, a call that makes another
+        one, for operands that both have."""
         if not isinstance(what, Op):
             return None
-        method = next((m for m in _methods(type(what)) if _says(m, what)), None)
-        if method is None:
+        known = {} if like is None else _arguments(*like)
+        methods = [m for m in _methods(type(what)) if _says(m, what)]
+        if like is not None:
+            methods.sort(key=lambda m: not _ends(like[0].func, m.name))
+        if not methods or known is None:
             return None
         given: list[str] = []
-        for p in method.parameters:
-            value = getattr(what, "phase" if p.name == "parity" else p.name, p.default)
-            if not differ(value, p.default):
+        for p in methods[0].parameters:
+            value = getattr(what, _operand(p.name), p.default)
+            node = known.get(p.name)
+            if node is None and not differ(value, p.default):
                 continue
-            if isinstance(value, Mbar):
-                text = self._as_before(value, like) or self._named(value)
-            elif isinstance(value, View):
-                text = self._whole(value)
-            else:
-                text = self._expression(value) if isinstance(value, Expr) else self._literal(value)
+            was: Any = None if like is None else getattr(like[1], _operand(p.name), None)
+            text = self._argument(value, was, node)
+            if _operand(p.name) == "phase" and node is not None and value == flipped(was):
+                text = self._turned(node)
             if text is None:
                 return None
-            named = p.kind is p.KEYWORD_ONLY or len(given) < method.parameters.index(p)
+            after = len(given) < methods[0].parameters.index(p)
+            by_name = like is not None and any(k.value is node for k in like[0].keywords)
+            named = p.kind is p.KEYWORD_ONLY or after or by_name
             given.append(f"{p.name}={text}" if named else text)
-        return f"{builder}.{method.name}({', '.join(given)})"
+        return f"{builder}.{methods[0].name}({', '.join(given)})"
 
-    def _as_before(self, mbar: Mbar, like: tuple[ast.Call, Op] | None) -> str | None:
-        """The text of the first argument of a call, if that is this barrier, or with the name of
-        its array if that has the same slot."""
-        was = None if like is None else getattr(like[1], "mbar", None)
-        if like is None or not like[0].args or not isinstance(was, Mbar):
+    def _argument(self, value: Any, was: Any, node: ast.expr | None) -> str | None:
+        """The text of an operand, made of that of another one, ``was``, if there is one."""
+        if node is not None and not differ(value, was):
+            return self._text(node)
+        match value:
+            case Mbar():
+                made = node and isinstance(was, Mbar) and self._barrier(node, was, value)
+                return made or self._named(value)
+            case View():
+                return self._whole(value)
+            case Expr():
+                return self._expression(value)
+            case _:
+                return self._literal(value)
+
+    def _barrier(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
+        """The text of a barrier, ``a[i].at(0)``, with the parts of it changed that are others."""
+        base, slot, cta = _parts(node)
+        named = isinstance(base, ast.Name) and base.id == was.array.name
+        if isinstance(base, ast.Name) and not named and worth != was:
+            return None  # it is the name of one barrier
+        array: str | None = self._text(base)
+        if worth.array != was.array:
+            known = {was.array.name, worth.array.name} <= self._assigned()
+            array = worth.array.name if named and known else None
+        index: str | None = "" if slot is None else self._text(slot)
+        if worth.index != was.index:
+            index = self._expression(worth.index) if named or slot is not None else None
+        rank = "" if cta is None else f".at({self._text(cta)})"
+        other = rank if worth.cta == was.cta else self._at(worth.cta)
+        if array is None or index is None or other is None:
             return None
-        method = next((m for m in _methods(type(like[1])) if _ends(like[0].func, m.name)), None)
-        if method is None or method.parameters[0].name != "mbar":
-            return None
-        node = like[0].args[0]
-        if mbar.array != was.array and isinstance(node, ast.Subscript):
-            return self._barrier(node, was, mbar)
-        if mbar.array == was.array and mbar.index == was.index and mbar.cta != was.cta:
-            other = isinstance(node, ast.Name) and node.id != was.array.name
-            return None if other else self._of_cta(node, was, mbar)
-        return self._text(node) if mbar == was else None
+        return f"{array}[{index}]{other}" if index else f"{array}{other}"
+
+    def _at(self, cta: Expr | None) -> str | None:
+        rank = "" if cta is None else self._expression(cta)
+        return f".at({rank})" if rank else rank
 
     def _named(self, mbar: Mbar) -> str | None:
         """A barrier whose array goes by its own name at the line."""
-        name, index = mbar.array.name, self._expression(mbar.index)
-        rank = None if mbar.cta is None else self._expression(mbar.cta)
-        if name not in self._assigned() or index is None or (rank is None) != (mbar.cta is None):
+        name, index, rank = mbar.array.name, self._expression(mbar.index), self._at(mbar.cta)
+        if name not in self._assigned() or index is None or rank is None:
             return None
-        return f"{name}[{index}]" if rank is None else f"{name}[{index}].at({rank})"
+        return f"{name}[{index}]{rank}"
 
     def _whole(self, view: View) -> str | None:
         """A tensor that goes by its own name at the line, if a view is all of it."""
@@ -430,7 +386,7 @@ class _Source:
 
 def _says(method: _Method, op: Op) -> bool:
     """Whether a method can make an instruction: by its parameters, its name, or as it always is."""
-    named = {"phase" if p.name == "parity" else p.name for p in method.parameters}
+    named = {_operand(p.name) for p in method.parameters}
     return all(
         name in named
         or not differ(getattr(op, name), field.default)
@@ -438,6 +394,34 @@ def _says(method: _Method, op: Op) -> bool:
         or (method.name == "sync_threads" and op == BarSync(id=Const(0)))
         for name, field in ((f.name, f) for f in fields(op) if f.name not in ANNOTATIONS)
     )
+
+
+def _parts(node: ast.expr) -> tuple[ast.expr, ast.expr | None, ast.expr | None]:
+    """Of a barrier, ``a[i].at(0)``: its array, slot, and CTA."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner, attr="at"), args=[cta]):
+            base, slot, _ = _parts(inner)
+            return base, slot, cta
+        case ast.Subscript(value=base, slice=slot):
+            return base, slot, None
+        case _:
+            return node, None, None
+
+
+def _operand(parameter: str) -> str:
+    """The operand that a parameter of a method is."""
+    return "phase" if parameter == "parity" else parameter
+
+
+def _arguments(call: ast.Call, op: Op) -> dict[str, ast.expr] | None:
+    """By parameter, the arguments of a call that makes an instruction; None if it cannot be told
+    which is which."""
+    method = next((m for m in _methods(type(op)) if _ends(call.func, m.name)), None)
+    starred = any(isinstance(a, ast.Starred) for a in call.args)
+    if method is None or starred or any(k.arg is None for k in call.keywords):
+        return None
+    found = {p.name: a for p, a in zip(method.parameters, call.args, strict=False)}
+    return found | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 
 def _ends(function: ast.expr, name: str) -> bool:

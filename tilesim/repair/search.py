@@ -18,7 +18,7 @@ from tilesim.ir.program import Program
 from tilesim.mistakes.barrier_use import COUNTED_FAMILIES, counted
 from tilesim.mistakes.context import Facts, Focus, has, names
 from tilesim.mistakes.edits import Edit
-from tilesim.mistakes.table import FAMILIES, mends
+from tilesim.mistakes.table import FAMILIES, mends, mends_of_rule
 from tilesim.records import dataclass, field
 from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
@@ -274,53 +274,6 @@ def _head(trial: Trial) -> object:
     return first[0].rule, first[0].locations, first[0].message
 
 
-_ARRIVALS = (
-    "repeated", "count", "bytes", "phase", "arrival", "slot", "rank", "arrivals", "mask", "threads",
-    "id",
-    "arrival too many", "meeting too many", "missing step", "number", "one lane",
-    "trips", "condition", "participants",
-)  # fmt: skip
-_HAND_OVER = (
-    "phase", "count", "bytes", "arrival", "pending", "read", "group", "threads", "slot", "number",
-    "names", "wgmma", "move", "missing wait", "meeting", "lanes", "missing step",
-    "data slot",
-)  # fmt: skip
-
-#: by rule, the families of edits that its break suggests; the others come after them
-SUGGESTED: dict[str, tuple[str, ...]] = {
-    "deadlock": (*_ARRIVALS, "missing arrival", "move", "peer arrival"),
-    "over-arrival": (*_ARRIVALS, "move"),
-    "tx-mismatch": (*_ARRIVALS, "move", "missing arrival"),
-    "phase-alias": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
-    "phase-ambiguity": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
-    "race": ("grid wait", *_HAND_OVER, "rank", "mask", "one lane", "hand-over", "proxy fence",
-             "peer arrival"),
-    "proxy-fence": ("proxy fence", "map fence", "memory fence", "move", "names"),
-    "tcgen05-order": ("tcgen05 fence", "arrival", "phase", "count", "rank", "move",
-                      "missing wait", "slot", "hand-over"),
-    "uninitialised-barrier": ("missing init", "slot", "init fence", "cluster barrier", "meeting",
-                              "move", "rank"),
-    "init-visibility": ("init fence", "cluster barrier", "meeting", "names", "move"),
-    "barrier-lifetime": ("invalidate", "meeting", "move", "cluster barrier"),
-    "peer-start": ("cluster barrier", "meeting", "move", "names"),
-    "peer-exit": ("cluster barrier", "names", "move", "phase", "bytes", "count"),
-    "tmem-lifetime": ("columns", "allocation", "cluster barrier", "meeting", "move", "hand-over",
-                      "tcgen05 fence"),
-    "participation": ("one lane", "threads", "id", "names", "participants", "condition",
-                      "meeting too many"),
-    "named-barrier": ("threads", "id", "meeting too many", "participants", "move", "meeting"),
-    "bulk-group": ("pending", "group", "read", "move"),
-    "wgmma-order": ("wgmma", "pending", "move"),
-    "out-of-bounds": ("edge", "rows", "slot", "data slot", "mask", "rank", "trips", "condition",
-                      "number"),
-    "uninitialised-read": (*_HAND_OVER, "trips", "condition"),
-    "async-at-exit": ("pending", "read", "group", "phase", "bytes", "count", "missing wait",
-                      "trips", "wgmma", "move", "number"),
-    "register-pool": ("registers", "allocation", "participants"),
-    "launch-control": ("request too many", "answer", "phase", "move", "arrival too many", "count",
-                       "bytes"),
-}  # fmt: skip
-
 #: what makes an edit less likely: each further one at the same lines, a kind that only a further
 #: finding suggests, one that none does
 _VARIANT, _OF_FURTHER, _OTHER = 0.25, 1, 3
@@ -347,9 +300,9 @@ def _ends(before: tuple[object, ...]) -> bool:
 def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
     its rule suggests, and not the tenth of its kind at the same place."""
-    suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
+    suggested = mends_of_rule(focus.rule)
     inverse = {f: _MENDS - _LATER * n for n, f in enumerate(mends(focus.diagnosis))}
-    further = {f for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
+    further = {f for rule in focus.rules[1:] for f in mends_of_rule(rule)}
     ranked: list[tuple[float, int, Edit, bool]] = []
     for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
         unlikely = 0 if name in suggested else _OF_FURTHER if name in further else _OTHER

@@ -9,7 +9,7 @@ may an edit. So that is looked for in a run of the mended program, access by acc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.ssa import reaching
 from tilesim.analysis.uses_defs import reads, sets
 from tilesim.errors import Diagnostic, InvalidProgram
-from tilesim.findings.finding import Finding, Iteration
+from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
@@ -33,9 +33,6 @@ from tilesim.transforms.lower import lower
 
 if TYPE_CHECKING:
     from tilesim.repair.preservation import Arrays
-    from tilesim.sim.machine.footprint import Access, Footprint
-    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
-    from tilesim.sim.machine.memory import Memory
 
 #: accesses by the instructions of pairs that are noted at most, and clusters that are run
 _MOST, _CLUSTERS = 4096, 2
@@ -108,66 +105,30 @@ class SourceOrder:
         except InvalidProgram:
             return ""
         own = {number for w, r, _ in pairs for number in (w, r)}
-        watches = [_Watch(own) for _ in range(min(simulation.groups, _CLUSTERS))]
-        environments = [(n, TimedEnvironment(watch)) for n, watch in enumerate(watches)]
+        histories = [History(own) for _ in range(min(simulation.groups, _CLUSTERS))]
+        environments = [(n, TimedEnvironment(history)) for n, history in enumerate(histories)]
         simulation.run_on(self.inputs, [*environments])
         return next(
-            (str(p) for watch in watches for w, r, p in pairs
-             if watch.reverses(w, r, p.write_first)), "",
+            (str(p) for history in histories for w, r, p in pairs
+             if _reverses(history, w, r, p.write_first)), "",
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Access:
-    number: int
-    write: bool
-    iterations: tuple[Iteration, ...]
-    memory: object
-    footprint: Footprint
-
-
-class _Watch(History):
-    """A run, and what some of its instructions access, in order."""
-
-    def __init__(self, numbers: Collection[int]) -> None:
-        super().__init__()
-        self._numbers = numbers
-        self._made: list[_Access] = []
-
-    def watch(self, machine: Machine) -> list[Entry]:
-        """The steps as a history has them, of which some show what they access."""
-        entries = super().watch(machine)
-        for number in self._numbers:
-            step, sync, cycles = entries[number]
-            entries[number] = (self._shown(machine, step), sync, cycles)
-        return entries
-
-    def _shown(self, machine: Machine, step: Step) -> Step:
-        def run(warp: Warp) -> bool | None:
-            machine.races.witness = self
-            return step(warp)
-
-        return run
-
-    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """An access is made."""
-        done = self.acting()
-        if done is not None and done.op.number in self._numbers and len(self._made) < _MOST:
-            self._made.append(
-                _Access(done.op.number, access.write, done.iterations, memory, footprint)
-            )
-
-    def reverses(self, write: int, read: int, write_first: bool) -> bool:
-        """Whether a read does not see what it would in the order of the source."""
-        for first, second in combinations(self._made, 2):
-            one, other = (first, second) if first.write else (second, first)
-            if (one.number, other.number) != (write, read) or one.write is other.write:
-                continue
-            ahead = is_later(other.iterations, one.iterations, write_first)
-            reversed_ = ahead is not (one is first) and one.memory is other.memory
-            if reversed_ and other.footprint in one.footprint.overlaps:
-                return True
-        return False
+def _reverses(history: History, write: int, read: int, write_first: bool) -> bool:
+    """Whether a read does not see what it would in the order of the source."""
+    made = [
+        (accessed, () if done is None else done.iterations)
+        for accessed in history.accesses[:_MOST] for done in [history.made_by(accessed)]
+    ]  # fmt: skip
+    for first, second in combinations(made, 2):
+        (one, turns), (other, its) = (first, second) if first[0].access.write else (second, first)
+        numbers = one.access.op.number, other.access.op.number
+        if numbers != (write, read) or one.access.write is other.access.write:
+            continue
+        reversed_ = is_later(its, turns, write_first) is not (one is first[0])
+        if reversed_ and one.memory is other.memory and other.footprint in one.footprint.overlaps:
+            return True
+    return False
 
 
 # ---------------------------------------------------------------------- what the source says

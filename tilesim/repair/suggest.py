@@ -108,7 +108,7 @@ def suggest(
     program, trial = _as_written(program, Trial("failed", findings), tried, explain)
     work = Work(program, strict, inputs, wanted.numbers, wanted.same)
     source_order = SourceOrder(program, trial.findings, strict, inputs)
-    search = Search(tried, work.kept, source_order.reversal, explain, until, wanted.progress)
+    search = Search(tried, work.is_done_by, source_order.reversal, explain, until, wanted.progress)
     search.run(program, trial)
 
     def right(text: str, one: Found) -> bool:
@@ -120,7 +120,7 @@ def suggest(
         except (TilesimError, KeyboardInterrupt):
             return False
         families = frozenset(edit.family for edit in one.edits)
-        return said.verdict in CERTAIN and work.kept(mended, families)
+        return said.verdict in CERTAIN and work.is_done_by(mended, families)
 
     reads = wanted.read is not None
     found = tuple(_repair(f, _in_text(f, right) if reads else {}) for f in search.found)
