@@ -15,6 +15,7 @@ from tilesim.mistakes.context import effect_of, loop_of, loop_range
 from tilesim.mistakes.history import Done, History, Made, Touch, key_of
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent
 
@@ -105,6 +106,12 @@ class Case:
                 last = done or self.history.last(warp, p.instruction, self.made)
                 alone = len(self.history.executions(warp, p.instruction)) == 1
                 yield Side(warp, op, last, done is not None or alone)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What both sides access; None if the finding is about none, or it is not known."""
+        made = () if self._made is None else self._made.sides
+        return next((accessed.memory for _, accessed in made if accessed is not None), None)
 
     @property
     def both(self) -> tuple[tuple[Side, Side], ...]:

@@ -230,13 +230,12 @@ def _fence(
     case: Case, warp: Agent, between: tuple[int, int], *, releases: bool
 ) -> tuple[Done, fx.Scope] | None:
     """The fence that makes a relaxed operation of a warp release what came before, or acquire; of
-    several the one of the widest scope. Of memory that is not shared, one of shared memory is none.
+    several the one of the widest scope. One for shared memory releases what is done to that of its
+    CTA (H18).
     """
-    spaces = {
-        e.view.space for side in case.sides for e in side.op.effects()
-        if isinstance(e, fx.Reads | fx.Writes)
-    }  # fmt: skip
-    near = all(space.startswith("shared") for space in spaces)
+    memory = case.memory
+    near = memory is not None and memory.mbarriers is not None
+    near = near and (not releases or memory is warp.cta.memory)
     found = (
         (done, e.scope)
         for done in case.history.between(warp, *between) for e in done.op.effects()
