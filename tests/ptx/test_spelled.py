@@ -108,7 +108,12 @@ def test_it_is_read_as_the_instruction_that_prints_so(text: str, printed: str) -
      "vote.sync.any.b32 %r3, %p1, -1;", "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r3}, [%r1];",
      "fence.proxy.async::generic.acquire.sync_restrict::shared::cta.cluster;",
      "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "redux.sync.add.b32 %r3;",
-     "match.any.sync.b32 %r3, [%r2], -1;", "mbarrier.init.shared.b64 %r1, 1;"],
+     "match.any.sync.b32 %r3, [%r2], -1;", "mbarrier.init.shared.b64 %r1, 1;",
+     # rules of their own have the beginnings of these
+     "barrier.cta.wait;", "bar.sync.relaxed 0;", "bar.red.xor.pred %p2, 0, %p1;",
+     "elect.sync.any %r3|%p1, -1;", "redux.sync.add.u64 %rd2, %rd1, -1;",
+     "cp.async.ca.shared.shared [%r1], [%r2], 16;",
+     "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd1];"],
 )  # fmt: skip
 def test_what_is_spelled_otherwise_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(Unsupported) as caught:

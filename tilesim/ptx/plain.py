@@ -216,7 +216,7 @@ class _Rules(dict[str, Rule]):
 
     def _without_one(self, opcode: str) -> Rule:
         if self.low.forms.of(opcode) is not None:
-            return lambda low, step: spelled(low, step) or ()
+            return spelled
         if operation(opcode) is not None:
             return registers.compute
         if registers.is_data(opcode):

@@ -23,14 +23,16 @@ _BITS = {"p": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
 _SIGNED = {"s8": types.s8, "s16": types.s16, "s32": types.s32}
 
 
-def spelled(low: Lowering, step: Step) -> list[Op] | None:
-    """The instruction that is spelled so; None if none is.
+def spelled(low: Lowering, step: Step, what: str = "this instruction") -> list[Op]:
+    """The instruction that is spelled so.
 
     Raises:
-        Unsupported: operands are not as its template has them.
+        Unsupported: none is, or operands are not as its template has them.
     """
     reading = low.forms.of(step.opcode)
-    return None if reading is None else _Reader(low, step, reading).read()
+    if reading is None:
+        raise low.unsupported(f"{what} is not modelled", "see the page on PTX for what is")
+    return _Reader(low, step, reading).read()
 
 
 @dataclass

@@ -52,7 +52,7 @@ def _cp_async(low: Lowering, step: Step) -> Iterator[Op]:
     nothing is read."""
     ignored = [o for o in step.operands[3:] if _is_predicate(o)]
     rest = tuple(o for o in step.operands if o not in ignored)
-    for op in spelled(low, replace(step, operands=rest)) or ():
+    for op in spelled(low, replace(step, operands=rest)):
         if not isinstance(op, CpAsync):
             yield op
             continue
@@ -264,7 +264,7 @@ def _hint(low: Lowering, step: Step) -> Iterator[Op]:
 @rule("discard.L2")
 def _discard(low: Lowering, step: Step) -> Iterator[Op]:
     """At a generic address, which has to be one of global memory (PTX 9.7.9.17)."""
-    yield from spelled(low, step.as_if("discard.global.L2", step.operands)) or ()
+    yield from spelled(low, step.as_if("discard.global.L2", step.operands))
 
 
 @rule("applypriority")

@@ -201,11 +201,8 @@ def _st_async(low: Lowering, step: Step) -> Iterator[Op]:
         yield from _spelled(low, step)
 
 
-def _spelled(low: Lowering, step: Step) -> Iterator[Op]:
-    ops = spelled(low, step)
-    if ops is None:
-        raise low.unsupported("this access is not modelled")
-    yield from ops
+def _spelled(low: Lowering, step: Step) -> list[Op]:
+    return spelled(low, step, "this access")
 
 
 @rule("call")
@@ -237,10 +234,7 @@ def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
         raise low.unsupported(f"atomics on {kind} are not modelled")
     dtype, packed = element(kind) if kind else (f32, 1)
     if "async" in names or (dtype.kind != "float" and not set(names) & _VECTOR_ATOMICS.keys()):
-        ops = spelled(low, step)
-        if ops is None:
-            raise low.unsupported("this operation is not modelled")
-        yield from ops
+        yield from spelled(low, step, "this operation")
         return
     if dtype.name not in _FLOATS:
         raise low.unsupported(f"atomics on vectors of {kind} are not modelled")
@@ -297,16 +291,17 @@ def _one(low: Lowering, step: Step, place: At, kind: str, dtype: DType) -> Atomi
     dropped = {*_VECTOR_ATOMICS, kind, POLICY}
     names = [q for q in step.qualifiers if q not in dropped]
     opcode = ".".join(("red", *names, dtype.name))
-    (op,) = spelled(low, step.as_if(opcode, (place, Integer(0)))) or (None,)
+    what = "this operation on floating-point numbers"
+    (op,) = spelled(low, step.as_if(opcode, (place, Integer(0))), what)
     if not isinstance(op, Atomic) or op.op != "add":
-        raise low.unsupported("this operation on floating-point numbers is not modelled")
+        raise low.unsupported(f"{what} is not modelled")
     return op
 
 
 @rule("multimem")
 def _of_all_devices(low: Lowering, step: Step) -> Iterator[Op]:
     """Numbers of 32 and 64 bits are in registers as bits; narrow ones are packed there anyway."""
-    for op in spelled(low, step) or (None,):
+    for op in spelled(low, step, "this operation"):
         match op:
             case MultimemLdReduce(src=view) if view.dtype.name in _WIDE:
                 numbers = tuple(low.variable(view.dtype) for _ in op.results)
@@ -320,7 +315,5 @@ def _of_all_devices(low: Lowering, step: Step) -> Iterator[Op]:
                     kind = _FLOATS[view.dtype.name]
                     yield Decode(results=(number,), value=value, kind=kind, loc=low.loc)
                 yield replace(op, values=numbers)
-            case Op():
-                yield op
             case _:
-                raise low.unsupported("this operation is not modelled")
+                yield op

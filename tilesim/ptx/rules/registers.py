@@ -98,7 +98,7 @@ def data(low: Lowering, step: Step) -> list[Data]:
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     """Of floating-point numbers the result is not computed; the lanes meet all the same."""
     if step.qualifiers[-1] != "f32" or len(step.operands) != 3:
-        yield from spelled(low, step) or ()
+        yield from spelled(low, step)
         return
     target, _, mask = step.operands
     result = low.register(target)
@@ -144,7 +144,7 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             values = tuple(low.value(item, part) for item in items)
             yield Pack(result=low.register(target), items=values, width=part, loc=low.loc)
         case _, inline.Special("clock" | "clock64" | "globaltimer"):
-            yield from spelled(low, step) or ()
+            yield from spelled(low, step)
         case _, inline.Special(name) if name in _MACHINE or _is_unsaid(low, name):
             var, why = low.register(target), f"what %{name} shows"
             yield Data(opcode=step.opcode, results=(var,), sources=(), why=why, loc=low.loc)
@@ -169,7 +169,7 @@ def _barrier(low: Lowering, step: Step) -> Iterator[Op]:
     first = int("red" in step.qualifiers)
     places = range(first, len(step.operands) - first)
     known = [_number(low, o) if n in places else o for n, o in enumerate(step.operands)]
-    yield from spelled(low, replace(step, operands=tuple(known))) or ()
+    yield from spelled(low, replace(step, operands=tuple(known)))
 
 
 def _number(low: Lowering, operand: Flat) -> Flat:
@@ -180,7 +180,7 @@ def _number(low: Lowering, operand: Flat) -> Flat:
 @rule("elect.sync")
 def _elect(low: Lowering, step: Step) -> Iterator[Op]:
     """By itself it does not make lanes wait for each other's accesses."""
-    for op in spelled(low, step) or ():
+    for op in spelled(low, step):
         yield replace(op, warp_sync=False) if isinstance(op, ElectSync) else op
 
 

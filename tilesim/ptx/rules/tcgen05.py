@@ -235,7 +235,7 @@ def _mma_ws(low: Lowering, step: Step) -> Iterator[Op]:
 @rule("tcgen05.commit")
 def _commit(low: Lowering, step: Step) -> Iterator[Op]:
     """With a mask the address is that of the executing CTA's barrier; the others' are like it."""
-    for op in spelled(low, step) or ():
+    for op in spelled(low, step):
         assert isinstance(op, Tcgen05Commit)
         own = op.multicast is not None
         yield replace(op, mbar=low.mbar(step.operands[0])) if own else op
