@@ -72,7 +72,7 @@ def found(program: Program | Mir) -> str:
     return "found" if said == "failed" else said
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["stored", pytest.param("multicast", marks=pytest.mark.slow)])
 def test_a_fault_in_a_tree_is_one_in_its_machine_code(name: str) -> None:
     tree: dict[tuple[str, int, str], list[str]] = {}
     for mutant in mutants(PROGRAMS[name], [f for f in FAULTS if f not in STRUCTURE]):
