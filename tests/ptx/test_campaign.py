@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.ptx_mutants import Row, compared
 from tests.gpu import needs
 from tests.ptx.campaign import back, compare
 from tilesim import Builder, check, kernel, u32
@@ -12,6 +13,7 @@ from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
 from tilesim.ir.program import Program
+from tilesim.kernels.registry import cases
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
@@ -66,3 +68,29 @@ def test_what_steers_begins_with_zeros() -> None:
     assert _read_back(right, None).verdict == "bounded"
     wrong = counted.build(met=False)
     assert check(back(emit(wrong))).rules == check(wrong).rules == {"race"}
+
+
+# Faults in PTX get the verdict of the faults of the program that it comes from.
+
+
+#: faults of which not every mutant is found, and how many are not
+UNFOUND = {
+    # the last wait of the cluster barrier: the CTA ends behind it
+    "cluster barrier dropped": 1, "cluster barrier halved": 1, "cluster barrier relaxed": 1,
+    # nothing but the copies is published
+    "relaxed arrival": 1, "scope too small": 1,
+    # without its work the kernel ends well
+    "dead predicate": 1,
+}  # fmt: skip
+
+
+@needs.compiler
+def test_a_mutant_in_ptx_is_found_as_the_mutant_of_the_program_is() -> None:
+    name = "tilesim.kernels.cluster.multicast::multicast"
+    (case,) = (c for c in cases() if str(c.target) == name)
+    rows: dict[str, Row] = {}
+    assert list(compared(case.kernel.build(**case.params), rows)) == []
+    assert {f: r.made - r.found for f, r in rows.items() if r.found < r.made} == UNFOUND
+    uncompared = {f for f, row in rows.items() if not row.compared}
+    assert uncompared == {"barrier of another slot"}
+    assert sum(row.made for row in rows.values()) == 34

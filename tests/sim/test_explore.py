@@ -6,14 +6,15 @@ import json
 from datetime import timedelta
 from functools import cache, partial
 from itertools import product
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim.checker import Report, check
-from tilesim.sim.machine.schedule import ChoiceEnvironment, ReplayChooser
+from tilesim.sim.machine.schedule import ChoiceEnvironment, Move, PctChooser, ReplayChooser
 from tilesim.sim.machine.simulate import Simulation
 from tilesim.sim.schedulers.exhaustive import explore, outcomes
 from tilesim.sim.schedulers.frontier import Limits
@@ -411,3 +412,23 @@ def test_any_number_of_jobs_gives_the_same_report(program: Program) -> None:
     alone = check(program, schedules=12, budget=0)
     assert alone.verdict == ("failed" if program.name == "lost_update" else "bounded")
     assert check(program, schedules=12, budget=0, jobs=2) == alone
+
+
+# Schedules by chance let everybody move who can.
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_polls_for_ever_does_not_keep_others_from_moving(seed: int) -> None:
+    """Four agents poll until the fifth has moved, of which two give way by chance."""
+    chooser = PctChooser(seed)
+    names = ("store", "a", "b", "c", "d")
+    moves = [cast(Move, SimpleNamespace(agent=name)) for name in names]
+    chosen = [moves[chooser.choose(moves)].agent for _ in range(20_000)]
+    assert set(chosen[10_000:]) == set(names)
+
+
+def test_priorities_decide_until_then() -> None:
+    chooser = PctChooser(0, depth=1)
+    moves = [cast(Move, SimpleNamespace(agent=name)) for name in ("poll", "store")]
+    chosen = [moves[chooser.choose(moves)].agent for _ in range(2000)]
+    assert len(set(chosen)) == 1

@@ -20,6 +20,7 @@ from tilesim.checker.report import Values
 from tilesim.ir.expr import Expr, Operand, select
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
+from tilesim.lib import Pipeline, open_cta
 from tilesim.sim.affine.free_parameter import Free, Refused, Scope, scope_of
 from tilesim.sim.affine.parameter_values import Demand, Ray
 
@@ -474,3 +475,128 @@ def test_a_fault_in_the_second_of_two_loops(
     assert {loc.line for f in wrong.findings for loc in f.locations} >= {_OVER, _LOAD}
     roles = {p.role for f in wrong.findings for p in f.participants}
     assert roles == {"producer", "consumer"}
+
+
+# Proofs for all values of several parameters.
+
+
+def test_two_parameters_without_end() -> None:
+    """All values of one are looked at, the other one is what it is: that is said, and no more."""
+
+    def rings(a: int, b: int) -> Program:
+        return ring(a + b)
+
+    report = ts.check(rings, for_all={"a": None, "b": None}, params={"b": 3})
+    claim = report.for_all
+    assert claim is not None
+    assert not claim.proved
+    assert claim.wanted == "every a >= 1, every b >= 1"
+    assert "b has values without end as well" in str(claim.obstacle)
+    assert "with b = 3 it is shown for every a >= 1" in str(claim.obstacle)
+    assert "every a" not in report.covers
+    assert any("b has values without end" in reason for reason in report.reasons)
+
+
+def test_two_parameters_without_end_one_of_which_fails() -> None:
+    report = ts.check(
+        lambda a, b: ring(a + b, faulty=lambda i: i.eq(60)), for_all={"a": None, "b": None}
+    )
+    assert report.for_all is not None
+    assert (report.verdict, report.for_all.at) == ("failed", 60)
+
+
+# Proofs for every trip count of loops that read ahead, up to the last there is.
+
+
+def ahead(n: int, *, last: int = 1) -> ts.Program:
+    """A ring of rows; the consumer also loads the row of the next turn by itself, after the last
+    that one again. With ``last=0`` the row behind the last one."""
+    k = ts.Builder("ahead", warps=2)
+    data, ring = k.tensor("data", ts.f32, (n, 32)), k.shared("ring", ts.f32, (2, 32))
+    row = k.fragment("row", ts.f32, (1, 32))
+    pipe = Pipeline(k, 2)
+    open_cta(k, pipe)
+    with k.role("load", 0), k.elected(), k.loop(n) as i:
+        slot = pipe[i]
+        slot.acquire()
+        slot.commit(128)
+        k.bulk.load(ring[slot.stage], data[i], slot.full)
+    with k.role("use", 1), k.loop(n) as i:
+        slot = pipe[i]
+        k.tile.load(row, data[ts.minimum(i + 1, n - last)])
+        slot.wait()
+        with k.elected():
+            slot.release()
+    return k.finish()
+
+
+def test_what_is_read_ahead_ends_with_the_data() -> None:
+    """In the last turn both operands of the minimum are the same, and grow alike with ``n``."""
+    report = ts.check(ahead, for_all={"n": None})
+    assert report.for_all is not None
+    assert report.for_all.proved
+
+
+@pytest.mark.parametrize("values", [None, "3..9"])
+def test_a_row_behind_the_last_is_found(values: str | None) -> None:
+    report = ts.check(lambda n: ahead(n, last=0), for_all={"n": values})
+    assert report.verdict == "failed"
+    assert report.rules == {"out-of-bounds"}
+
+
+# Where nothing is said of all values, the answer names the line that stands in the way.
+
+
+def summed(n: int) -> Program:
+    """A register grows by another number in each turn, and decides something in the end."""
+    k = Builder("summed", warps=1)
+    data, total = k.shared("data", s32, (32,)), k.var("total", 0)
+    with k.loop(n) as i:  # no shift
+        k.assign(total, total + i)
+        k.bar.sync(1, 32)
+    k.mem.store(data[select(total.eq(4_950), 32, k.lane_id)], 1)
+    return k.finish()
+
+
+def waiting(n: int) -> Program:
+    """Turns in which nobody waits for anything are one move."""
+    k = Builder("waiting", warps=1)
+    count = k.var("count", 0)
+    with k.loop(n):  # no state
+        k.assign(count, count + 1)
+    return k.finish()
+
+
+def bits(n: int) -> Program:
+    """The bits of a turn are those of no turn before."""
+    return ring(n, faulty=lambda i: ((i & 0x55) + ((i >> 1) & 0x55)).eq(0x55 + 0x2A))
+
+
+@pytest.mark.parametrize(
+    ("build", "file", "text"),
+    [
+        (summed, __file__, "# no shift"),
+        (waiting, __file__, "# no state"),
+        (bits, ring.__code__.co_filename, 'k.role("producer", 0), k.loop(turns)'),
+    ],
+)
+def test_the_line_is_named(build: Callable[[int], Program], file: str, text: str) -> None:
+    claim = ts.check(build, for_all={"n": None}).for_all
+    assert claim is not None
+    assert not claim.proved
+    assert claim.obstacle is not None
+    lines = Path(file).read_text().splitlines()
+    assert claim.obstacle.loc.line == next(at for at, line in enumerate(lines, 1) if text in line)
+
+
+def test_values_that_are_refused_from_some_on_say_why() -> None:
+    def even(n: int) -> Program:
+        if n > 90:
+            raise ValueError("at most 90 turns")
+        return ring(n)
+
+    claim = ts.check(even, for_all={"n": None}).for_all
+    assert claim is not None
+    assert claim.limit is not None
+    assert claim.limit[0] <= 90
+    assert str(claim.limit[1]) == "at most 90 turns"

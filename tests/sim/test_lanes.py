@@ -5,14 +5,19 @@ Right programs and wrong ones are in `tests/marked/kernels/lanes.py`.
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_right
+
 import pytest
 
+import tilesim as ts
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel, simulate
 from tilesim.arith.types import s32, u32
 from tilesim.checker import Report, check
 from tilesim.ir.declarations import Mbarriers, SharedTensor
 from tilesim.ir.program import Strict
+from tilesim.sim.machine.async_groups import Stream
 from tilesim.sim.machine.simulate import Policy
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
@@ -255,3 +260,65 @@ def test_groups_of_which_a_part_is_elsewhere_are_not_modelled(strict: Strict) ->
     """Lanes 4 to 7 wait for lanes 0 to 3, and are on the other side beside lanes that do not."""
     assert check(parted_tiles.build(), strict=strict).verdict == "proved"
     assert check(parted_tiles.build(apart=4), strict=strict).verdict == "unsupported"
+
+
+# Groups of copies that threads have of their own (`tilesim.sim.machine.async_groups`).
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stream_counts_its_operations_among_those_of_all_lanes(seed: int) -> None:
+    draw, stream = random.Random(seed), Stream(mask=1, component=0)
+    own: list[int] = []
+    for number in range(1, 30):
+        if draw.random() < 0.7:
+            own.append(number)
+            assert stream.issue(number) == len(own)
+        assert [stream.complete(n) for n in range(32)] == [bisect_right(own, n) for n in range(32)]
+        assert [stream.number_of(k) for k in range(1, len(own) + 1)] == own
+
+
+def test_a_stream_of_lanes_that_issue_alone_does_not_grow() -> None:
+    stream = Stream(mask=1, component=0)
+    for number in range(5, 1_000):
+        stream.issue(number)
+    assert (stream.firsts, stream.before, stream.issued) == ([5], [0], 995)
+
+
+# The lanes of a reduction take their turns at one word, and others may look in between.
+
+
+@ts.kernel(warps=2)
+def counted(
+    k: Builder, *, goal: int = 32, one_lane: bool = False, met: bool = True
+) -> None:  # fmt: skip
+    """All lanes write and count; the reader waits for so many of them."""
+    words = k.shared("words", s32, (32,))
+    count = k.tensor("count", s32, (1,))
+    state, value = k.var("state", 0), k.var("value", 0)
+    with k.role("writer", 0):
+        k.mem.store(words[k.lane_id], 1)
+        if met:
+            k.sync_warp()
+        with k.if_(k.lane_id < (1 if one_lane else 32)):
+            k.mem.atomic(count[0], "add", 1, sem="release", scope="gpu")
+    with k.role("reader", 1):
+        with k.while_(state < goal):
+            k.mem.load(state, count[0], sem="acquire", scope="gpu")
+        k.mem.load(value, words[k.lane_id])
+
+
+def test_all_lanes_have_counted() -> None:
+    assert ts.check(counted.build()).verdict == "proved"
+    assert ts.check(counted.build(met=False)).verdict == "proved"
+    assert ts.check(counted.build(goal=1, one_lane=True)).verdict == "proved"
+
+
+@pytest.mark.parametrize("goal", [1, 16, 31])
+def test_some_lanes_have_counted(goal: int) -> None:
+    """In some schedule the reader goes on before the others have released their words; but each
+    of them releases what all have written before they met."""
+    assert ts.check(counted.build(goal=goal)).verdict == "proved"
+    race = found(ts.check(counted.build(goal=goal, met=False)), "race")
+    assert sites(race) == {
+        ("writer", at(counted, "k.mem.store(words")), ("reader", at(counted, "k.mem.load(value")),
+    }  # fmt: skip

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tilesim import Builder, Program, check, u32, u64
 from tilesim.arith import types
 from tilesim.arith.operators import BINARY
 from tilesim.ir.arithmetic import LIMITS, Typing, binary_type, variable_type, wrap
@@ -91,3 +93,29 @@ def test_a_choice_and_the_register_that_takes_it(
     got = written([held(x), held(y), held(z)])
     for lane in range(COUNT):
         assert at(got, lane) == written([x[lane], y[lane], z[lane]])
+
+
+# Elements that registers of 64 bits name.
+
+
+def stores(first: int, *, lanes: bool, shared: bool) -> Program:
+    """Each lane stores to an element from ``first`` on, or all to this one."""
+    k = Builder("stores", warps=1)
+    x = k.shared("x", u32, (32,)) if shared else k.tensor("x", u32, (32,))
+    index = k.var("index", first, dtype=u64)
+    if lanes:
+        k.mem.store(x[index + k.lane_id], 1)
+    else:
+        with k.elected():
+            k.mem.store(x[index], 1)
+    return k.finish()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("first", [1 << 63, (1 << 64) - 32, (1 << 64) - 1])
+def test_an_index_beyond_a_tensor_is_found_however_large(
+    first: int, *, lanes: bool, shared: bool
+) -> None:
+    assert check(stores(first, lanes=lanes, shared=shared)).rules == {"out-of-bounds"}
+    assert check(stores(0, lanes=lanes, shared=shared)).verdict == "proved"

@@ -68,11 +68,11 @@ def _entries(corpus: str) -> dict[str, Entry]:
 
 
 def _of_tests(file: str) -> Iterator[Row]:
-    """Runs a file of tests in a process of its own."""
+    """Runs a file of tests, with those of campaigns, in a process of its own."""
     with TemporaryDirectory() as folder:
         rows = Path(folder) / "rows"
         command = (sys.executable, "-m", "pytest", "-q", "-p", recorded.__name__, "-p",
-                   "no:cacheprovider", "-m", "not slow and not gpu", f"tests/{file}")  # fmt: skip
+                   "no:cacheprovider", "-m", "not gpu", f"tests/{file}")  # fmt: skip
         environment = {**os.environ, recorded.FILE: str(rows)}
         with _ending_with_this_process():
             ended = subprocess.run(
