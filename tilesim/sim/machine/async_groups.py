@@ -34,9 +34,10 @@ class Committed:
 
     def wait(self, pending: int) -> int:
         """How many operations are complete once at most ``pending`` groups remain."""
-        if pending < len(self.committed):
-            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
-            del self.committed[: len(self.committed) - pending]
+        over = len(self.committed) - pending
+        if over > 0:
+            self.done = max(self.done, self.committed[over - 1])
+            del self.committed[:over]
         return self.done
 
 

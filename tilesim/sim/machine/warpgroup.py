@@ -145,14 +145,15 @@ class Warpgroup(Barrier):
         number = self._commits.get(warp, 0)
         self._commits[warp] = number + 1
         current = self._rounds.get(number)
-        known = self.machine.components.in_time(warp.clock)
+        known = warp.clock[: self.machine.components.size]
         if current is None:
             current = self._rounds[number] = Round(known.copy())
         else:
             join(current.clock, known)
         current.commits += 1
-        text = f"commits wgmma group {number}"
-        self.machine.note("join", self.component, warp, op, text, phase=number)
+        if self.machine.trace is not None:
+            text = f"commits wgmma group {number}"
+            self.machine.note("join", self.component, warp, op, text, phase=number)
         warp.advance()
         if current.commits == len(self.warps):
             self.wake_waiters()
@@ -173,9 +174,10 @@ class Warpgroup(Barrier):
         current = self._rounds.get(number)
         if current is None:
             return
-        join(self.machine.components.in_time(warp.clock), current.clock)
-        text = f"has waited for wgmma group {number}"
-        self.machine.note("leave", self.component, warp, op, text, phase=number)
+        join(warp.clock[: self.machine.components.size], current.clock)
+        if self.machine.trace is not None:
+            text = f"has waited for wgmma group {number}"
+            self.machine.note("leave", self.component, warp, op, text, phase=number)
         current.waits += 1
         if current.waits == len(self.warps):
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}

@@ -93,8 +93,9 @@ def _waits_together(op: Op, pending: int) -> Step:
                 return True
             w.warpgroup.passed(w, pending, op)
         done = group.wait(pending)
+        size, clock = machine.components.size, w.clock
         for component in (group.component, w.warpgroup.waited[w.number % WARPS]):
-            w.rows(component)[GENERIC:GLOBAL] = done
+            clock[size + component] = clock[2 * size + component] = done
         return None
 
     return step
