@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import pickle
+import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,14 @@ from tests.sim.steady_programs import one_stage
 from tilesim import Builder, kernel, s32
 from tilesim.dsl.kernel import Kernel
 from tilesim.ir.expr import ScalarParam, as_expr, walk
-from tilesim.sim.affine.free_parameter import Free, Refused, Scope, is_free, value_of
+from tilesim.sim.affine.free_parameter import (
+    Free,
+    Refused,
+    Scope,
+    is_free,
+    slope_of,
+    value_of,
+)
 
 #: the value for which a kernel is wrong
 FAULT = 157
@@ -278,3 +286,41 @@ def test_a_number_that_is_kept_from_another_call_is_noticed() -> None:
     claim = ts.check(lambda n: keeping.build(n=n), for_all={"n": None}).for_all
     assert claim is not None
     assert not claim.proved
+
+
+def _function(draw: random.Random, depth: int) -> str:
+    """What Python may make of an integer ``n``."""
+    if not depth or draw.random() < 0.12:
+        return draw.choice(["n", "n", "n", str(draw.randrange(-700, 2_000))])
+    a, b, c = (_function(draw, depth - 1) for _ in range(3))
+    few = draw.choice([1, 2, 3, 5, 8, 64, 100, 601, -3])
+    mask = draw.choice([1, 7, 15, -2, -8, 0, 12, 124, -1])
+    forms = [
+        f"({a} + {b})", f"({a} - {b})", f"({a} * {few})", f"({a} // {few})", f"({a} % {few})",
+        f"(-{a})", f"(~{a})", f"abs({a})", f"max({a}, {b})", f"min({a}, {b}, {c})",
+        f"({a} << {draw.randrange(4)})", f"({a} >> {draw.randrange(5)})", f"({a} & {mask})",
+        f"({a} if {a} {draw.choice(['<', '<=', '==', '!='])} {b} else {c})", f"({b} or {c})",
+        f"({a}).bit_length()", f"sum(divmod({a}, {few}))", f"sorted([{a}, {b}, {c}])[1]",
+        f"(1 if {a} in [{b}, {c}] else 0)",
+    ]  # fmt: skip
+    return draw.choice(forms)
+
+
+def test_what_is_answered_holds_as_far_as_it_is_said_to() -> None:
+    """Random functions of a number that is not known are those of the numbers themselves."""
+    compared = 0
+    for seed in range(250):
+        draw = random.Random(seed)
+        text, first = _function(draw, draw.choice([2, 3])), draw.choice([1, 5, 40, 100, 500])
+        function, by = eval(f"lambda n: {text}"), draw.choice([1, 1, 3, 64, -1])
+        scope = Scope("n")
+        try:
+            found = function(Free(first, Fraction(by), scope))
+        except Refused:
+            continue
+        value, slope = (value_of(found), slope_of(found)) if is_free(found) else (found, 0)
+        steps = range(0, min(scope.last, 3_000 * scope.modulus) + 1, scope.modulus)
+        for u in draw.sample(steps, min(len(steps), 150)):
+            compared += 1
+            assert function(first + by * u) == value + slope * u, f"{text} of {first} + {by} * {u}"
+    assert compared > 10_000
