@@ -20,7 +20,8 @@ _MOST_BITS = 63
 
 def stays(value: Expr, form: Form, used: int) -> Expr | None:
     """What has to hold, with the bases that the simulator takes, for a value to be that much more
-    in another launch as its bases are; None if nothing tells. ``used``: bytes of shared memory."""
+    in another launch as its bases are; None if nothing shows it. ``used``: bytes of shared
+    memory."""
     times = dict(form)
     window, shared = times.get(GENERIC), times.get(SHARED)
     if form and set(times) <= {GENERIC, SHARED} and shared is not None and window in (None, shared):

@@ -102,7 +102,7 @@ def union(a: Forms, b: Forms) -> Forms:
 
 
 def each(forms: Forms, change: Callable[[Form], Form | None]) -> Forms:
-    """The forms, each changed alike; None if one of them can be anything then."""
+    """The forms, each changed; None if one of them can be anything then."""
     if forms is None:
         return None
     changed = [change(form) for form in forms]

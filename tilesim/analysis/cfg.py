@@ -100,7 +100,7 @@ class FlowGraph:
         exiting = closure(filter(self._exits, self.order), _turned(after).__getitem__) & endless
         endless -= exiting
         if exiting:
-            # all their ways end by an exit: compilers put the one ``ret`` of a kernel anywhere
+            # all their ways end by an exit: compilers put the one ``ret`` of a kernel in any place
             exits = dominators(reverse_postorder(_turned(self.successors), end), self.successors)
             found = [exits[b] if b in exiting else other for b, other in enumerate(found)]
         lost = endless
@@ -218,7 +218,7 @@ class FlowGraph:
         return onwards & closure(before(stop), lambda n: () if n == start else before(n)) - {start}
 
     def reaches(self, start: int, number: int) -> bool:
-        """Whether instruction ``number`` is executed at ``start`` or perhaps after it."""
+        """Whether instruction ``number`` is executed at ``start``, or may be after it."""
         end = len(self.mir.code)
         if start == end:
             return False

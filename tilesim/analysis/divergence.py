@@ -177,7 +177,7 @@ class _Splitting:
         return {key: len(lanes) for key, lanes in found.items()}
 
     def _moves(self, branch: int) -> bool:
-        """Whether a branch that tells lanes may send others there each time (``lane == i``)."""
+        """Whether a branch may single out another lane each time (``lane == i``)."""
         what = None if branch == _ELECTED else self._mir.code[branch].what
         if not isinstance(what, Branch) or what.cond is None:
             return False
@@ -223,12 +223,12 @@ class _Splitting:
             if isinstance(op, Op) and isinstance(mbar := getattr(op, "mbar", None), Mbar)
         ]
         # one that is named by its address may be any
-        anywhere = any(isinstance(mbar.array, AddressedMbarriers) for _, _, mbar in barriers)
+        unnamed = any(isinstance(mbar.array, AddressedMbarriers) for _, _, mbar in barriers)
         single = self._single()
         inits: dict[str, list[int | None]] = {}
         crowds: dict[str, list[int]] = {}
         for number, op, mbar in barriers:
-            name = "" if anywhere else mbar.array.name
+            name = "" if unnamed else mbar.array.name
             count = getattr(op, "count", None)
             if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
                 inits.setdefault(name, []).append(constant(count))

@@ -51,7 +51,7 @@ from tilesim.ir.op import Op
 
 #: the mask of all lanes
 _FULL = (1 << 32) - 1
-#: what lanes do alike that all execute it, if no operand differs between them
+#: what is the same in all lanes that execute it, if no operand differs between them
 _COMMON = (
     Arrives, Crosses, Defines, Elects, FencesFragments, Gathers, JoinsBarrier, JoinsCluster,
     Orders, Registers, Waits,
@@ -86,7 +86,7 @@ class _Elected:
     @property
     def matters(self) -> bool:
         """Whether the elected lane does something that depends on a lane, or hands something on
-        in registers; or something tells lanes apart before an election."""
+        in registers; or something distinguishes lanes before an election."""
         if not self._of_threads(self._alone).isdisjoint(self._of_threads(self._distinguishing)):
             return True
         if self._tracks_others or self._fences_apart:
@@ -119,7 +119,7 @@ class _Elected:
 
     @property
     def _followed(self) -> bool:
-        """Whether an instruction tells lanes apart while the elected one may be ahead of others."""
+        """Whether an instruction distinguishes lanes while the elected one may be ahead."""
         return any(
             ahead and number in self._distinguishing for number, ahead in self._where(self._ahead)
         )
@@ -183,7 +183,7 @@ class _Elected:
 
     @cached_property
     def _distinguishing(self) -> frozenset[int]:
-        """What tells lanes of warps that elect apart, but for what the elected one does alone."""
+        """What distinguishes lanes of warps that elect, but for what the elected one does alone."""
         return frozenset(
             n for n in self._electing - self._alone
             if isinstance(what := self._mir.code[n].what, Op)
@@ -192,7 +192,7 @@ class _Elected:
 
     @cached_property
     def _touched(self) -> frozenset[str]:
-        """The memory that is accessed by what tells lanes apart."""
+        """The memory that is accessed by what distinguishes lanes."""
         effects = (
             effect for number in self._distinguishing for effect in self._mir.effects[number]
         )
@@ -200,7 +200,7 @@ class _Elected:
 
     def _distinguished(self) -> Iterator[bool]:
         """Per election, whether lanes that come to it may have done something since they last met
-        that tells them apart, or not all of them elect."""
+        that distinguishes them, or not all of them elect."""
         for number, apart in self._where(self._after):
             if number in self._elections:
                 met = any(map(_meets, self._mir.effects[number]))

@@ -2,7 +2,7 @@
 
 Roles are branches over nothing but the number of the warp, or of the thread: in the DSL a test of
 ``%warp_id``, in compilers' code whatever they make of ``%tid``, often by way of registers and of a
-shuffle that tells the compiler that all lanes agree. Where such a branch sends a warp is known
+shuffle by which the compiler knows that all lanes agree. Where such a branch sends a warp is known
 before it runs, and so are the warps that come to each instruction.
 """
 

@@ -389,8 +389,9 @@ class _Bases:
 
     def _nodes(self, tensor: Tensor, *, write: bool) -> tuple[str, ...]:
         """What a tensor's contents are followed as: with all of shared memory if addresses reach
-        it, but for parts that are kept apart: what is written anywhere is in none of them, and is
-        read in each. Global tensors are kept apart where it is known which an address is of."""
+        it, but for parts that are kept apart: what is written at an unknown address is in none of
+        them, and is read in each. Global tensors are kept apart where it is known which one an
+        address is of."""
         near = ("[shared]",) if write else ("[shared]", *self._parts)
         if not isinstance(tensor, AddressedTensor):
             return near if self._by_space and tensor.name in self._near else (f"[{tensor.name}]",)

@@ -84,8 +84,8 @@ class Preimage:
         low, high = integer_limits(dtype)
         register = 1 << self._var.dtype.bits
         # the same bits as numbers with a sign and without
-        alike = (tuple((a + k, b + k) for a, b in spans) for k in (-register, 0, register))
-        return wrapped(both(either(*alike), ((low, high + 1),)), 1 << dtype.bits)
+        same_bits = (tuple((a + k, b + k) for a, b in spans) for k in (-register, 0, register))
+        return wrapped(both(either(*same_bits), ((low, high + 1),)), 1 << dtype.bits)
 
     # ------------------------------------------------------------------ from results to values
 

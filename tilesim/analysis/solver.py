@@ -55,7 +55,7 @@ def states(
     join: Callable[[S, S], S], nothing: S,
 ) -> dict[int, S]:  # fmt: skip
     """By node of ``order``, what holds before it: what ``through`` one that it follows leaves of
-    what holds before that, joined for all of these with ``nothing``, which holds anywhere.
+    what holds before that, joined for all of these with ``nothing``, which holds everywhere.
 
     ``through`` and ``join`` change none of their arguments.
     """

@@ -175,7 +175,7 @@ def _uses(mir: Mir, names: Sequence[str]) -> Iterator[Loc]:
             yield mir.code[number].loc
 
 
-#: the switches that findings of a rule belong to, where no instruction tells
+#: the switches that findings of a rule belong to, where no instruction decides
 _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "proxy-fence": ("U12", "U14", "H24"),
     "wgmma-order": ("F3",),

@@ -399,8 +399,8 @@ class ForAll:
         default = self._params.get(self._name)
         if not isinstance(default, int):
             return number
-        alike = (n for n in range(number, number + modulus))
-        return next((n for n in alike if not (self._values.at(n) - default) % modulus), number)
+        congruent = (n for n in range(number, number + modulus))
+        return next((n for n in congruent if not (self._values.at(n) - default) % modulus), number)
 
     def _first_runs(self) -> Iterator[int]:
         """Numbers of values to begin with."""

@@ -275,7 +275,7 @@ class LaunchPlans:
 def drawn_in(simulation: Simulation, *, ctas: bool = False) -> Taint:
     """What numbers that hardware hands out decide, or with ``ctas`` those of the CTAs.
 
-    Where memory is all that a number may reach a decision by, parts of it are told apart by what
+    Where memory is all that a number may reach a decision by, parts of it are distinguished by what
     runs so far have accessed.
     """
     drawn = Taint(simulation.code.graph, ctas=ctas)

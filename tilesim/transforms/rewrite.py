@@ -216,8 +216,8 @@ def _places(graph: FlowGraph) -> set[int]:
 
 
 def _waits(graph: FlowGraph, loop: Loop) -> bool:
-    """Whether a loop looks at what others do, and its turns may all be alike; or at nothing, and
-    they are."""
+    """Whether a loop looks at what others do, and its iterations may all be equal; or at nothing,
+    and they are."""
     code, effects = graph.mir.code, graph.mir.effects
     back = code[graph.blocks[loop.tail][-1]].what
     if not isinstance(back, Branch) or back.target != graph.blocks[loop.head].start:

@@ -11,7 +11,7 @@ Clusters may make different numbers of repetitions (`TripCounts`). A persistent 
 tiles, its neighbour on fifteen. Where repetitions are skipped (`tilesim.sim.affine`), each cluster
 makes as many of them as it makes; what comes after that is the same again, and is followed for all.
 So the run of one stands for the others, as if each number of repetitions had been run: these
-clusters are told apart as a run of them would have.
+clusters are distinguished as a run of them would do.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def is_plain(outcome: Outcome) -> bool:
     """Whether a run produced nothing that names a cluster, or that others would have to be run
     for."""
     nothing = Outcome()
-    told = ("leaned", "explorable")
+    unimportant = ("leaned", "explorable")
     return outcome.explorable and all(
         getattr(outcome, f.name) == getattr(nothing, f.name)
         for f in fields(Outcome)
-        if f.name not in told
+        if f.name not in unimportant
     )
 
 
@@ -129,7 +129,7 @@ def located(
 
 
 def _kept_apart(value: Values) -> Values:
-    """An offset: sums stay sums, whose lanes lie alike in all clusters."""
+    """An offset: sums stay sums, whose lanes lie at the same distances in all clusters."""
     return value if type(value) is Sums else plain(value)
 
 

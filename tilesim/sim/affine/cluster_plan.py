@@ -166,7 +166,7 @@ class _Context:
 
 
 def asks_for_clusters(mir: Mir) -> bool:
-    """Whether clusters take over the work of others, which no expression tells."""
+    """Whether clusters take over the work of others, of which no expression says anything."""
     return bool(mir.all_of(fx.Cancels))
 
 
@@ -268,7 +268,7 @@ def _starts(context: _Context, op: Op) -> list[Expr]:
 
 def _scattered(op: Op) -> bool:
     """Whether an instruction names rows or pixels that lie apart, or a box that a tensor map in
-    memory tells, or in a part of a tensor: no box with an offset that its operands tell."""
+    memory has, or in a part of a tensor: no box at an offset among its operands."""
     elsewhere = getattr(op, "mode", "tile") != "tile" or getattr(op, "at", None) is not None
     elsewhere |= getattr(getattr(op, "map", None), "dims", None) is not None
     return hasattr(op, "coords") and elsewhere

@@ -41,7 +41,7 @@ class Arrays:
     def __init__(self) -> None:
         self.count = 0
         #: by first column and first row
-        self._alike: dict[tuple[object, bytes], list[Values]] = {}
+        self._by_ends: dict[tuple[object, bytes], list[Values]] = {}
 
     def one(self, new: Values) -> Values:
         """The array that stands for all that are equal to this one."""
@@ -49,17 +49,17 @@ class Arrays:
             name: tuple[object, bytes] = id(new.column), new.row.tobytes()
         else:
             name = new[:, 0].tobytes(), new[0].tobytes()
-        alike = self._alike.setdefault(name, [])
-        for known in alike:
+        candidates = self._by_ends.setdefault(name, [])
+        for known in candidates:
             if known is new or _equal(known, new):
                 return known
-        alike.append(new)
+        candidates.append(new)
         self.count += 1
         return new
 
     def clear(self) -> None:
         """Forgets them."""
-        self._alike.clear()
+        self._by_ends.clear()
         self.count = 0
 
 

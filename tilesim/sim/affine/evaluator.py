@@ -103,7 +103,7 @@ class Evaluator(ABC):
 
     @abstractmethod
     def _name(self, w: Warp, slot: int, moving: Moving) -> Hashable | None:
-        """What tells what a register holds and how it moves; None if that is not told briefly."""
+        """A short name of what a register holds and how it moves; None if there is none."""
 
     @abstractmethod
     def _require_fixed(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
@@ -397,10 +397,10 @@ class ShiftEvaluator(Evaluator):
     def _data(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
         """What is stored differs: by the same in all lanes, or it is not known how."""
         try:
-            alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
+            uniform = type(self.values.of(expr, self._seen(w), mask, moving)) is int
         except NoShift:
-            alike = False
-        self.stores = "moved" if alike and self.stores != "anything" else "anything"
+            uniform = False
+        self.stores = "moved" if uniform and self.stores != "anything" else "anything"
 
     def _place(self, expr: Expr, free: MovableOperand, w: Warp, mask: int, moving: Moving) -> None:
         """A place in memory moves."""
@@ -453,8 +453,8 @@ def _merged(mask: int, shift: Shift, before: Shift) -> Shift:
     for one in (shift, before):
         if isinstance(one, Lost):
             return Lost(one.why)
-    alike = type(shift) is type(before) and not isinstance(shift, np.ndarray)
-    if alike and shift == before:
+    uniform = type(shift) is type(before) and not isinstance(shift, np.ndarray)
+    if uniform and shift == before:
         return shift
     merged: Any = np.where(mask_array(mask), _boxed(shift), _boxed(before))
     return merged

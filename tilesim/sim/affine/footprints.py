@@ -107,7 +107,7 @@ class Touches:
         return known[1]
 
     def only(self, kept: Mask) -> Touches:
-        """The accesses of some of the clusters, the first of which is the one they are told of."""
+        """The accesses of some of the clusters, relative to the first of them."""
         result = Touches()
         for one in self.boxes:
             move = one.move
@@ -181,7 +181,7 @@ class Contacts:
 class _BoxTable:
     """Many boxes: bounds (boxes, dimensions), and per box its cluster, kind, and group.
 
-    Boxes of one group and class are shifted alike, so how they overlap is the same in all clusters.
+    Boxes of one group and class have one shift, so how they overlap is the same in all clusters.
     """
 
     lows: Integers
@@ -246,7 +246,7 @@ def _none() -> _BoxTable:
 
 @dataclass(frozen=True)
 class _Group:
-    """Boxes of a class that all shift alike: (boxes, dimensions) bounds with their kinds, and by
+    """Boxes of a class with one shift: (boxes, dimensions) bounds with their kinds, and by
     how much they begin and end further: (clusters, dimensions)."""
 
     number: int
@@ -263,10 +263,10 @@ class _Group:
 
 
 def _groups(part: Part, kinds: dict[Kind, int]) -> Iterator[_Group]:
-    alike: dict[Move, list[Boxes]] = {}
+    by_move: dict[Move, list[Boxes]] = {}
     for boxes in part.boxes:
-        alike.setdefault(boxes.move, []).append(boxes)
-    for move, several in alike.items():
+        by_move.setdefault(boxes.move, []).append(boxes)
+    for move, several in by_move.items():
         mine = move.among(part.members)
         if not mine.any():
             continue
@@ -304,7 +304,7 @@ def _intervals_touch(groups: Sequence[_Group], touching: Mask) -> Mask:
     """Per hull in one dimension: whether the intervals in it may overlap those of others.
 
     Rows of tiles lie between those of other tiles, and so do their hulls. Intervals of a cluster
-    that shift alike and follow each other are one; of all clusters these are few.
+    that have one shift and follow each other are one; of all clusters these are few.
     """
     sizes = [len(g.clusters) for g in groups]
     firsts: Integers = np.cumsum(sizes, dtype=np.int64) - sizes

@@ -56,7 +56,7 @@ LONGEST = 256
 @dataclass(frozen=True)
 class Obstacle:
     """What stands in the way of saying something about more values, or more repetitions, and where;
-    ``period``: nothing does, perhaps, for every so many turns as one repetition."""
+    ``period``: nothing may do if so many iterations are one repetition."""
 
     what: str
     loc: Loc = UNKNOWN
@@ -111,7 +111,7 @@ class Scope:
 
     def within(self, value: int, slope: Fraction, by: int, what: str) -> bool:
         """Whether ``value + slope * u`` is taken to stay between the same multiples of ``by``, as
-        too many of its remainders would have to be told apart."""
+        too many of its remainders would have to be distinguished."""
         if by < 0 or lcm(self.modulus, (slope / by).denominator) <= LONGEST:
             return False
         room = by - 1 - value % by if slope > 0 else value % by
@@ -192,7 +192,7 @@ _ITSELF = frozenset({"real", "numerator"})
 class Number:
     """``value + slope * u``; see `Free`.
 
-    From outside it has what an ``int`` has, and nothing else: no attribute tells the value at hand.
+    From outside it has what an ``int`` has, and nothing else: no attribute gives the value at hand.
     What follows it asks `value_of`, `slope_of`.
     """
 

@@ -162,7 +162,7 @@ class Watched(ShiftEvaluator):
             self.decides = str(cond), self.machine.plan.mir.code[self.pc].loc
 
     def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
-        """It can be computed in the repetitions to come, perhaps."""
+        """A value to be computed in the repetitions to come, if it can be."""
         typing = self.values.typing
         fit = fit_register(var.dtype, value, typing, token=var.name in typing.tokens)
         evaluate = self.values.evaluate(value)

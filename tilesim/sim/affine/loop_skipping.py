@@ -397,7 +397,7 @@ class Skipper:
         self.machine.code = self._hooked = self._with_iterations(steps)
 
     def _note_places(self, level: Level) -> None:
-        """What has been accessed since the last state is accessed again and again, perhaps."""
+        """What has been accessed since the last state may be accessed in each repetition."""
         places = [other for place in level.touched for other in place.overlaps]
         level.places = dict.fromkeys(places)
         level.touched.clear()

@@ -609,7 +609,7 @@ class Tracer(Skipper):
             return False  # each of them is executed, and followed
         ratios = {ratio for d in period.values.demands if (ratio := _ratio(d)) is not None}
         self.ratios |= {ratio * self._step for ratio in ratios}
-        # whether registers have moved by what was followed, the states have told
+        # whether registers have moved by what was followed, the states have shown
         if any(type(ray) is Lost for ray in flat(self._start).values()):
             return False
         if not _same(period.moving, self._start):

@@ -216,7 +216,7 @@ class Shifts(Bounds):
         #: whether they can be looked at in several lanes together
         self.wide = True
         self.same = same
-        #: tells whether an expression is the same in all of them
+        #: whether an expression is the same in all of them
         self.uniform: Uniform | None = None
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
