@@ -479,14 +479,15 @@ def _numbers_in_all(x: Execution, e: Expr) -> list[Hashable]:
     many = v.in_all(e, w) if v.may_differ(e, w) else None
     if many is None:
         values = [v.value(e, one) for one in (w.each if v.may_differ(e, w) else (w,))]
-        return [_numbers([lane_of(one, i) for one in values]) for i in range(LANES)]
+        width = LANES if list in map(type, values) else 1
+        rows = [_numbers([lane_of(one, i) for one in values]) for i in range(width)]
+        return rows * (LANES // width)
     if many.numbers is None:
         return [None] * LANES
     columns = np.broadcast_to(many.numbers.T, (LANES, len(many.numbers)))
     same, base = (columns == columns[:, :1]).all(1), many.base or None
-    rows = [((int(one[0]) if alike else one.tobytes(), base),)
-            for one, alike in zip(columns, same, strict=True)]  # fmt: skip
-    return [row if many.lanes >> i & 1 else None for i, row in enumerate(rows)]
+    return [((int(one[0]) if alike else one.tobytes(), base),) if many.lanes >> i & 1 else None
+            for i, (one, alike) in enumerate(zip(columns, same, strict=True))]  # fmt: skip
 
 
 def _numbers(found: Sequence[Scalar]) -> Hashable:

@@ -272,17 +272,18 @@ class Memory:
         Raises: Refuted, NotCovered: a race; the later store need not come after what the earlier
         one comes after."""
         alike = y.where.number == x.where.number and self.ever is None and not y.asynchronous
-        if not alike or not (y.number == x.number if y.number is not None else self._same(y, x)):
+        parts, same = self._distinct(y.bytes), y.number == x.number
+        if not alike or not (same if y.number is not None else self._same(y, x, parts)):
             self._race(y, x)
         for z in x.over:
-            if not self._after(y, z, ordered, self._distinct(y.bytes)):
+            if not self._after(y, z, ordered, parts):
                 self._race(y, z)
 
-    def _same(self, y: Record, x: Record) -> bool:
+    def _same(self, y: Record, x: Record, parts: Sequence[NDArray[np.int64]]) -> bool:
         """Whether two stores leave the same data in each byte that both write."""
         if y.names is None or x.names is None:
             return False
-        for own, here in self._shared(y, x.bytes, self._distinct(y.bytes)):
+        for own, here in self._shared(y, x.bytes, parts):
             mine, theirs = y.names[own], x.names[here]
             if (mine != theirs).any() or (mine < 0).any():
                 return False
