@@ -20,6 +20,7 @@ from tilesim.mistakes.fences import inserted, near
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.mistakes.operands import free_id
+from tilesim.mistakes.release_acquire_paths import directions
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.transforms.rewrite import Instead
@@ -30,7 +31,7 @@ def too_few_threads(case: Case) -> Cause | None:
     """A named barrier between the two sides that lets go on before the first one has come: its
     count is smaller than the threads that join it."""
     history = case.history
-    for first, second in case.both:
+    for first, second in directions(case):
         last = history.latest(second.warp, second.at, fx.JoinsBarrier)
         effect = effect_of(last, fx.JoinsBarrier)
         if last is None or effect is None or first.warp is second.warp:
@@ -55,7 +56,7 @@ def too_few_threads(case: Case) -> Cause | None:
 def _uses(case: Case, warp: Agent, ident: object = None) -> Iterator[tuple[Op, fx.JoinsBarrier]]:
     """The instructions of a warp that join a named barrier (with this number)."""
     for op in case.history.code_of(warp):
-        effect = joined(op)
+        effect = effect_of(op, fx.JoinsBarrier)
         if effect is not None and ident in (None, effect.id):
             yield op, effect
 
@@ -77,11 +78,6 @@ def _said(effect: fx.JoinsBarrier) -> int | None:
     return None if effect.threads is None else constant(effect.threads)
 
 
-def joined(op: Op | None) -> fx.JoinsBarrier | None:
-    """The named barrier that an instruction joins."""
-    return effect_of(op, fx.JoinsBarrier)
-
-
 def _rarest(case: Case, users: Sequence[Agent], ident: object) -> Participant | None:
     """Of the warps that come to a named barrier, one that does so less often than others."""
     times = {w: _joins(case, w, ident) for w in users}
@@ -101,7 +97,11 @@ def _joins(case: Case, warp: Agent, ident: object) -> list[Done]:
 
 def unequal_counts(case: Case) -> Cause | None:
     """Two that join a round with different counts: one of them is that of all that come."""
-    found = [(side, effect) for side in case.sides if (effect := joined(side.op)) is not None]
+    found = [
+        (side, effect)
+        for side in case.sides
+        if (effect := effect_of(side.op, fx.JoinsBarrier)) is not None
+    ]
     counts = {_said(effect) for _, effect in found}
     if len(counts) < 2 or None in counts:
         return None
@@ -125,7 +125,7 @@ def no_wait_there(case: Case) -> Cause | None:
     """One side arrives at a named barrier at which no warp ever waits: the other one should."""
     every = (effect for w in case.history.machine.warps for _, effect in _uses(case, w))
     waited = {effect.id for effect in every if effect.waits}
-    for first, second in case.both:
+    for first, second in directions(case):
         if first.warp is second.warp or first.warp.cta is not second.warp.cta:
             continue
         for op, own in _uses(case, first.warp):
@@ -144,7 +144,7 @@ def no_wait_there(case: Case) -> Cause | None:
 def other_counts(case: Case) -> Cause | None:
     """A wait at a named barrier that others join with another count: their round has ended."""
     for stuck in case.history.stuck:
-        on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
+        on, op, effect = stuck.on, stuck.blocked.op, effect_of(stuck.blocked.op, fx.JoinsBarrier)
         if op is None or effect is None or not isinstance(on, NamedBarrier):
             continue
         for warp in case.history.peers(stuck.warp):
@@ -164,7 +164,7 @@ def other_counts(case: Case) -> Cause | None:
 def _hopeless(case: Case) -> Iterator[tuple[Agent, Op, NamedBarrier, fx.JoinsBarrier]]:
     """The warps that wait at a named barrier to which no other comes any more: where, and how."""
     for stuck in case.history.stuck:
-        on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
+        on, op, effect = stuck.on, stuck.blocked.op, effect_of(stuck.blocked.op, fx.JoinsBarrier)
         if op is None or effect is None or case.history.suppliers(stuck.warp):
             continue
         if isinstance(on, NamedBarrier):
@@ -232,7 +232,7 @@ def no_other_warp(case: Case) -> Cause | None:
             and any(w is waiter for w, _ in case.history.suppliers(s.warp))
         )  # fmt: skip
         last = next(map(case.history.latest, before), None)
-        own = None if last is None else joined(last.op)
+        own = None if last is None else effect_of(last.op, fx.JoinsBarrier)
         if last is not None and (own is None or own.id != effect.id):
             sides.append(case.warp(last.warp, last, f"does not come to {on.label} then", on))
         return Cause(

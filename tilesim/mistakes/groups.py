@@ -7,7 +7,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branch_past, effect_of, effects_of, has
 from tilesim.mistakes.history import END, Done, Touch
-from tilesim.mistakes.mistake import Case, Cause, Side, waits
+from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.ordering import has_gone_on, meet, same_group, tracked_by
 from tilesim.mistakes.release_acquire_paths import (
     Link,
@@ -101,7 +101,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     history, op, warp = case.history, side.op, side.warp
     after = history.between(warp, side.at, end)
     own = case.warp(warp, op, f"is still under way ({group} group)")
-    iteration = next((d.at for d in after if waits(d.op) is not None), END)
+    iteration = next((d.at for d in after if has(d, fx.Waits)), END)
     commits = [d for d in after if has(d, fx.Commits, group=group)]
     if not commits or commits[0].at > iteration:
         early = history.latest(warp, side.at, fx.Commits, group=group)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from tilesim.findings.finding import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
-from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import effect_of, loop_of, loop_range
+from tilesim.mistakes.context import loop_of, loop_range
 from tilesim.mistakes.history import Done, History, Made, Touch, key_of
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -112,14 +111,6 @@ class Case:
         """What both sides access; None if the finding is about none, or it is not known."""
         made = () if self._made is None else self._made.sides
         return next((accessed.memory for _, accessed in made if accessed is not None), None)
-
-    @property
-    def both(self) -> tuple[tuple[Side, Side], ...]:
-        """The two sides of a finding as first and second: as they were made, and turned round."""
-        if len(self.sides) < 2:
-            return ()
-        later, earlier = self.sides[:2]
-        return (earlier, later), (later, earlier)
 
     def deed(self, side: Side) -> Deed | None:
         """What the finding says that a side does."""
@@ -265,8 +256,3 @@ def setters_in_loop(case: Case, op: Op, values: Iterable[object]) -> list[int]:
     )
     inside = (n for name in names for n in case.mir.setters.get(name, ()))
     return [n for n in inside if loop[0] <= n <= loop[1]]
-
-
-def waits(op: Op) -> fx.Waits | None:
-    """The wait on an mbarrier that an instruction is."""
-    return effect_of(op, fx.Waits)

@@ -247,7 +247,7 @@ def unobserved(case: Case) -> Cause | None:
     history = case.history
     waited = {on.named for on in history.waited}
     arrays = {(named.cta, named.name) for named in waited}
-    for first, second in case.both:
+    for first, second in directions(case):
         if first.warp is second.warp or second.done is None:
             continue
         made = history.arrivals(first.warp)
@@ -376,7 +376,7 @@ def _arrivals_and_waits(case: Case) -> Iterator[tuple[Touch, Agent, Mbarrier]]:
         stuck = [s for s in history.waiting if s.on.pending and history.arrivals(on=s.on)]
         yield from ((arrival, s.warp, s.on) for s in stuck for arrival in history.arrivals())
         return
-    for first, second in case.both:
+    for first, second in directions(case):
         made = [t for t in history.arrivals(first.warp) if t.issued > first.at]
         yield from (
             (arrival, second.warp, wait.on)
@@ -455,7 +455,7 @@ def refilled(case: Case) -> Cause | None:
     has not waited.
     """
     history = case.history
-    for user, copy in case.both:
+    for user, copy in directions(case):
         if group_of(copy.op) != "mbarrier" or group_of(user.op) is not None:
             continue
         full = tracked_by(case, copy)
@@ -505,7 +505,7 @@ def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
 def no_wait(case: Case) -> Cause | None:
     """Nothing that the second side waits for is anything that the first one arrives on."""
     connected = {(id(link.first), id(link.second)) for link in links(case)}
-    for first, second in case.both:
+    for first, second in directions(case):
         if (id(first), id(second)) in connected or first.warp is second.warp:
             continue
         if not case.history.credits(warp=first.warp):

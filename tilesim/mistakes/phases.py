@@ -13,9 +13,9 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, branch_past, branches_past, has
+from tilesim.mistakes.context import array_of, branch_past, branches_past, effect_of, has
 from tilesim.mistakes.history import Done, Touch, Waiting
-from tilesim.mistakes.mistake import Case, Cause, setters_in_loop, waits
+from tilesim.mistakes.mistake import Case, Cause, setters_in_loop
 from tilesim.mistakes.release_acquire_paths import at_once, starting_over, starts_over
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
@@ -126,7 +126,7 @@ def _stepped_twice(case: Case, stuck: Waiting) -> list[Loc]:
 def _steps(case: Case, wait: Op) -> tuple[set[str], list[int]]:
     """The registers with the parity of a wait, and what changes them in its loop: it makes of what
     they hold what they are to hold."""
-    effect, mir = waits(wait), case.mir
+    effect, mir = effect_of(wait, fx.Waits), case.mir
     if effect is None or case.loop_range(wait) is None:
         return set(), []
     names = {p.name for p in walk(effect.phase) if isinstance(p, Var)}

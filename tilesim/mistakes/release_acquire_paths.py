@@ -21,9 +21,9 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, has, loops_around
+from tilesim.mistakes.context import array_of, effect_of, has, loops_around
 from tilesim.mistakes.history import END, Done, Touch
-from tilesim.mistakes.mistake import Case, Cause, Side, setters_in_loop, waits
+from tilesim.mistakes.mistake import Case, Cause, Side, setters_in_loop
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 
@@ -327,7 +327,7 @@ def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
     registers that it is made of is carried from one turn to the next; only if the warp has made
     several turns, in which it waits for several phases.
     """
-    times, phase = case.history.times, getattr(waits(op), "phase", None)
+    times, phase = case.history.times, getattr(effect_of(op, fx.Waits), "phase", None)
     for first, last in loops_around(case.mir, op):
         several = 0 < times(warp, last) < times(warp, op.number)
         if several and _begins_anew(case.mir, phase, range(first, last + 1)):
@@ -357,7 +357,7 @@ def _begins_anew(mir: Mir, phase: object, loop: range) -> bool:
 def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
     """Where the register is changed with the slot of a wait, in its loop, if nothing there changes
     the one with its parity."""
-    effect = waits(wait.op)
+    effect = effect_of(wait, fx.Waits)
     if effect is None or not isinstance(effect.mbar.array, Mbarriers):
         return []
     phase = isinstance(effect.phase, Expr) and any(isinstance(p, Var) for p in walk(effect.phase))
