@@ -16,6 +16,7 @@ from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
+from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.ptx.syntax import LaunchError
@@ -284,6 +285,20 @@ def test_what_cannot_be_prefetched(right: str, wrong: str, value: Map) -> None:
     found = check(program(f"{prefetch}{wrong};\n", value))
     assert found.verdict == "failed"
     assert found.rules == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [a, {8, 1}]", ".tile::w"),
+        ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [a, {8, 1}], [%r1]",
+         ".tile.ignore_oob"),
+    ],
+)  # fmt: skip
+def test_a_qualifier_that_no_rule_knows_is_refused(right: str, wrong: str) -> None:
+    assert len(program(f"{INIT}{right};\n", TILED).code)
+    with pytest.raises(Unsupported, match="is not modelled here"):
+        program(f"{INIT}{right.replace('.tile', wrong)};\n", TILED)
 
 
 def test_a_prefetch_names_a_place_in_each_dimension() -> None:

@@ -204,6 +204,8 @@ def test_stores_are_complete_before_a_product_reads_them() -> None:
         ("%r60, %p4", "%r2, %p4", "the instruction descriptor is no constant"),
         ("kind::f16", "kind::f5", "of this kind"),
         (".x8.b32", ".x16.b32", "16 registers"),
+        ("kind::f16", "kind::f16.ashift", ".ashift is not modelled"),
+        (".x8.b32", ".x8.spcompress.b32", ".spcompress is not modelled"),
     ],
 )
 def test_what_is_not_read_says_so_with_its_line(old: str, new: str, says: str) -> None:

@@ -123,6 +123,13 @@ class Lowering:
         wrong = self.malformed(what, fix)
         return Unsupported(wrong.file, wrong.line, wrong.column, wrong.what, fix)
 
+    def require_known(self, step: Step, *known: str) -> None:
+        """Raises Unsupported: a qualifier is none of these; ``kind::`` stands for all kinds."""
+        for name in step.qualifiers:
+            kind, parted, _ = name.partition("::")
+            if name not in known and (kind + parted not in known or not parted):
+                raise self.unsupported(f".{name} is not modelled here")
+
     def malformed(self, what: str, fix: str = "") -> PtxError:
         """An error for the current instruction, which no compiler takes."""
         assert self.step is not None

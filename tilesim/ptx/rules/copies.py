@@ -230,8 +230,15 @@ def _info(low: Lowering, operand: Flat, mode: LoadMode) -> tuple[Expr, ...]:
     return info[::-1]
 
 
+#: what copies through a map have in common
+_COPY = (
+    "async", "bulk", "tensor", "1d", "2d", "3d", "4d", "5d", "global", "tile", _HINT
+)  # fmt: skip
+
+
 @rule("cp.async.bulk.prefetch.tensor")
 def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
+    low.require_known(step, *_COPY, "prefetch", "L2", *_LOADS)
     through = _map(low, step.operands[0])
     mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
     info = _info(low, step.operands[1], mode) if mode.startswith("im2col") else ()
@@ -247,6 +254,7 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     mode: Literal["tile", "im2col_no_offs"] = "im2col_no_offs" if pixels else "tile"
     tile = _tile(low, step.operands[1], through.map, "shared::cta", mode)
     found = [op for op in get_args(ReduceOp) if op in step.qualifiers]
+    low.require_known(step, *_COPY, "reduce", "shared::cta", "im2col_no_offs", "bulk_group", *found)
     if len(found) != 1:
         raise low.unsupported("this reduction is not modelled")
     yield TmaReduce(

@@ -63,7 +63,15 @@ def _checked(low: Lowering, op: Op) -> Op:
     return op
 
 
+#: qualifiers of products; which operand stays in the collector changes no result
+_PRODUCT = (
+    "mma", "sp", "ws", "cta_group::", "kind::", "block_scale", *_SCALES, "collector::"
+)  # fmt: skip
+_RED = ("red", "min", "max", "abs", "NaN", "u32", "s32", "f32")
+
+
 def _kind(low: Lowering, step: Step) -> Kind:
+    low.require_known(step, *_PRODUCT)
     found = next((k for k in _KINDS if f"kind::{k}" in step.qualifiers), None)
     if found is None:
         raise low.unsupported("products of this kind are not modelled")
@@ -249,6 +257,7 @@ def _cp(low: Lowering, step: Step) -> Iterator[Op]:
     shape = next((s for s in COPY_SHAPES if s in step.qualifiers), None)
     if shape is None or any(q.startswith(("b8x16", "b6x16")) for q in step.qualifiers):
         raise low.unsupported("copies of this form are not modelled")
+    low.require_known(step, "cp", "cta_group::", shape, "warpx4", "warpx2::")
     rows, width, multicasts = COPY_SHAPES[shape]
     said = ".".join(q for q in step.qualifiers if q.startswith(("warpx", "02_13", "01_23")))
     multicast = next((m for m in multicasts if m == (said or None)), None)
@@ -261,6 +270,7 @@ def _cp(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("tcgen05.shift")
 def _shift(low: Lowering, step: Step) -> Iterator[Op]:
+    low.require_known(step, "shift", "cta_group::", "down")
     dst = _at(low, step.operands[0], u32, (32, 8), "shifted")
     yield Tcgen05Shift(dst=dst, cta_group=_group(step), loc=low.loc)
 
@@ -276,6 +286,8 @@ class _Move:
         times = [q for q in step.qualifiers if q[0] == "x" and q[1:].isdigit()]
         if shape is None or not times:
             raise low.unsupported("accesses of this form are not modelled")
+        form = ("st", "unpack::16b") if step.qualifiers[0] == "st" else ("ld", "pack::16b", *_RED)
+        low.require_known(step, *form, "sync", "aligned", shape, times[0], "b32")
         self.shape: LoadShape = shape
         self.items = low.items(registers)
         lanes, columns, each = LOAD_SHAPES[shape]
