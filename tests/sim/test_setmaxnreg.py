@@ -243,7 +243,8 @@ def test_lanes_that_have_not_met_change_the_registers_of_their_warp_once() -> No
 
     def checked(strict: Strict, **params: Any) -> Report:
         program = build(lanes_that_have_parted, warps=12, registers=168, **params)
-        return check(program, strict=strict)
+        # a random schedule shows what is wrong, without lanes of twelve warps in all orders
+        return check(program, strict=strict, budget=500)
 
     for up, turns in ((208, False), (232, True)):
         right = checked("ptx", up=up, turns=turns)

@@ -40,9 +40,9 @@ from tests.sim.wgmma_programs import WGMMA_STYLES
 #: seeds of the programs of each family that are compared on every run, and how many of them are
 #: explored: flags are polled, which is never proved from one run
 SHARES: dict[Family, tuple[range, int]] = {
-    "mbarriers": (range(94), 3), "tensor": (range(30), 6), "scopes": (range(40, 58), 1),
-    "reductions": (range(58), 6), "wgmma": (range(40), 0),
-    "lanes": (range(80), 8), "grids": (range(40), 4),
+    "mbarriers": (range(64), 3), "tensor": (range(30), 6), "scopes": (range(40, 52), 1),
+    "reductions": (range(40), 6), "wgmma": (range(28), 0),
+    "lanes": (range(54), 8), "grids": (range(28), 4),
 }  # fmt: skip
 
 
