@@ -38,6 +38,8 @@ AFTER_THE_RACE = {
     ),
 }  # fmt: skip
 LIMIT = timedelta(minutes=30)
+#: rows of which less is decided in PTX, and why: a ring's place hangs on answers of launch control
+UNDECIDED = {"matmul[stages=2,m=256,chunk=16]": "which cluster cancels which other"}
 #: by verdict, what `tilesim check` exits with
 CODES = {"proved": 0, "exhausted": 0, "failed": 1, "bounded": 3}
 
@@ -108,6 +110,9 @@ def test_all_rows_read_back(case: Case, tmp_path: Path) -> None:
     name = str(case.target).partition("::")[2]
     # PTX has more instructions to explore: the budget may end before all schedules are tried
     enough = {"exhausted", "bounded"} if case.expected == "exhausted" else {case.expected}
+    if name in UNDECIDED:
+        assert UNDECIDED[name] in result["reasons"][0]
+        enough = {"bounded"}
     assert result["verdict"] in enough, (result["reasons"], result["findings"])
     if case.expected == "failed":
         program = case.kernel.build(**case.params)
