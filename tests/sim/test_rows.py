@@ -30,8 +30,7 @@ from tilesim.limits import patient
 from tilesim.sim.machine import assignment_jit
 from tilesim.sim.machine.assignment_jit import Assignment, Row, one_by_one, stretches
 from tilesim.sim.machine.errors import UnassignedVariable
-from tilesim.sim.machine.execute.lanes import assign
-from tilesim.sim.machine.expression import compile_expr, fit_register, merged
+from tilesim.sim.machine.expression import assign, compile_expr, fit_register, merged
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.unknown import Unknown
 
