@@ -188,3 +188,25 @@ def a_branch_on_what_some_lanes_have(k: Builder, *, right: bool) -> None:
         k.assign(r, last(k, 1, right=right))
         with k.if_(r.eq(0)):
             k.mem.load(k.var("x"), global_words(k, "g", 96)[own(k)])
+
+
+def decides_twice(k: Builder, *, right: bool, by_lane: bool) -> None:
+    """A sum that decides in two iterations: in the second one it is the same in the cluster that is
+    executed, and another one in the last."""
+    k.launch(warps=1, grid=_CLUSTERS)
+    own = k.lane_id * 0 if by_lane else 0
+    n = k.var("n", 5 + last(k, -1, right=False) + own)
+    with k.loop(2):
+        with k.if_(n + 1 > 6):
+            k.sync_warp()
+        k.assign(n, 5 + last(k, 2, right=right) + own)
+
+
+@in_another_cluster("class", not_covered="differs in")
+def a_sum_that_differs_in_the_second_iteration(k: Builder, *, right: bool) -> None:
+    decides_twice(k, right=right, by_lane=False)
+
+
+@in_another_cluster("class", not_covered="differs in")
+def a_sum_of_lanes_that_differs_in_the_second_iteration(k: Builder, *, right: bool) -> None:
+    decides_twice(k, right=right, by_lane=True)

@@ -7,7 +7,7 @@ is issued. Effects are executed by `tilesim.proof.effects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import reduce
 from operator import or_
@@ -236,6 +236,8 @@ class Warp:
         self.each: tuple[Any, ...] = (self, *shadows)
         self.many.clear()
         self._specials = dict[str, Many | None]()
+        #: by the identity of an expression, what its registers held in all, and what it was then
+        self.arrays = dict[int, tuple[list[object], Many | None]]()
         for n, one in enumerate(shadows):
             one.index = n + 1
         self.differing |= {name for one in shadows for name in one.registers}
@@ -250,6 +252,12 @@ class Warp:
                 return None
             self.hold_many(name, found)
         return self.many.get(name, many_of([self.registers.get(name)]))
+
+    def held_in_all(self, names: Iterable[str]) -> list[object]:
+        """What says what registers hold in itself and all shadows: each a thing that is the same
+        as long as that is."""
+        return [self.many[n] if n in self.many else object() if n in self.differing
+                else self.registers.get(n) for n in names]  # fmt: skip
 
     def held_by_all(self, name: str) -> Many | list[Value]:
         """What a register holds in itself and all shadows."""

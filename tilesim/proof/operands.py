@@ -517,12 +517,17 @@ class Operands:
         return None
 
     def _applied(self, e: Expr, w: Warp, *operands: Expr) -> Many | None:
-        kind, known = self._type(e), list[Many]()
-        for many in (self.in_all(one, w) for one in operands):
-            if many is None:
-                return None
-            known.append(many)
-        return applied(e, known, kind) if kind in LIMITS else UNKNOWN
+        """What it was, if what its registers hold in all is."""
+        now, (was, found) = w.held_in_all(self.names(e)), w.arrays.get(id(e), ((), None))
+        if found is not None and all(map(is_, was, now)):
+            return found  # type: ignore[no-any-return]
+        kind, each = self._type(e), (self.in_all(one, w) for one in operands)
+        known = [one for one in each if one is not None]
+        if len(known) < len(operands):
+            return None
+        found = applied(e, known, kind) if kind in LIMITS else UNKNOWN
+        w.arrays[id(e)] = w.held_in_all(self.names(e)), found
+        return found
 
     def each(self, e: Expr, w: Warp) -> list[Value]:
         """What it is in a warp and in its shadows: once, if it is the same in all of them, or only
