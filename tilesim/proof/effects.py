@@ -1615,7 +1615,7 @@ def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
 def _fence(x: Execution, e: fx.Orders) -> None:
     order = x.machine.order
     rows = order.shared if e.in_shared else None
-    if e.in_shared and e.releases and x.machine.touched:
+    if e.in_shared and e.releases and x.machine.at_peers:
         raise NotCovered(f"{x.where}: a fence for the own CTA's memory behind accesses to others'")
     if not x.machine.reaches_all(e.scope) and not e.inits:
         return  # its edges end in the CTA, or cluster, and barriers need not

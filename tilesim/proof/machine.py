@@ -536,6 +536,8 @@ class Machine:
         self.groups: dict[tuple[str, int], Group] = {}
         #: (CTA, lane): the last position at which the lane has touched that CTA's memory
         self.touched: dict[tuple[int, int], int] = {}
+        #: whether lanes have loaded from or stored to the memory of other CTAs
+        self.at_peers = False
         self.register_changes: list[Change] = []
         #: clusters that launch control has handed out, how it answers the request that waits, and
         #: whether one waits, one has failed
@@ -646,8 +648,8 @@ class Machine:
         for name, group in sorted(self.groups.items()):
             s.same(name)
             group.state(s, places)
-        s.same(sorted(self.touched), len(self.register_changes), self.granted, self.answer,
-               self.asked, self.failed, self.counted)  # fmt: skip
+        s.same(sorted(self.touched), self.at_peers, len(self.register_changes), self.granted,
+               self.answer, self.asked, self.failed, self.counted)  # fmt: skip
         s.points((lane, position) for (_, lane), position in sorted(self.touched.items()))
         s.points((change.lane, change.position) for change in self.register_changes)
         for change in self.register_changes:
@@ -991,6 +993,7 @@ class Machine:
         if place[0] == "shared":
             self.memory(place)
             self._shared(x, lanes, int(place[1]), flat, write)
+            self.at_peers |= int(place[1]) != x.warp.rank
         else:
             lane += self.of_instance((*place, None)[2])
         return self.accesses(x, flat, lane, place, write, strong=strong, number=number, adds=adds,
