@@ -556,13 +556,14 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
         readers = dict.fromkeys(s.warp for s in case.sides if s.warp is not side.warp)
         for other in readers or history.machine.warps:
             made = [c for c in history.arrivals(other, on) if not c.tx]
+            passes = [
+                p for p in history.passes(other) if made and history.supplies(side.warp, p.on)
+            ]
             waited = [
-                p for p in history.passes(other)
-                if made and history.supplies(side.warp, p.on)
-                and case.loop_of(p.op) == case.loop_of(made[0].op) is not None
-            ]  # fmt: skip
+                p for p in passes if case.loop_of(p.op) == case.loop_of(made[0].op) is not None
+            ]
             if waited and (
-                waited[0].at > made[0].issued or _before_its_slot(case, made[0], waited)
+                waited[0].at > made[0].issued or _before_its_slot(case, made[0], waited, passes)
             ):
                 return Cause(
                     f"{other} hands {on.label} back before it has waited for what is filled",
@@ -578,12 +579,13 @@ def _fills(op: Op) -> bool:
     return writes(op) or (arrives is not None and arrives.bytes is not None)
 
 
-def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
-    """Whether an arrival on a barrier of an array comes before the first wait on the barrier with
-    its number, of another array of as many, and behind another wait in its turn."""
+def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch], passes: list[Touch]) -> bool:
+    """Whether an arrival on a barrier of an array comes before the first of ``passes`` that waits
+    on the barrier with its number, of another array of as many, and in its turn behind another wait
+    of its loop (``waited``)."""
     history = case.history
     number, size = history.number_of(arrival.on), history.slots_of(arrival.on)
-    own = [p for p in waited if history.number_of(p.on) == number]
+    own = [p for p in passes if history.number_of(p.on) == number]
     before = [p for p in waited if p.at < arrival.issued]
     if not own or history.turns_at(arrival) != history.turns_at(before[-1]):
         return False
