@@ -76,26 +76,30 @@ def mutants(text: str, statement: re.Pattern[str]) -> Iterator[Mutant]:
     """
     found = list(statement.finditer(text))
     for one, following in zip(found, [*found[1:], None], strict=True):
-        old, (start, end) = one["text"], one.span("text")
-        if not _SYNCHRONISES.search(old):
-            continue
+        old, start = one["text"], one.start("text")
+        if _SYNCHRONISES.search(old):
+            for change, new, end in _changes(text, one, following):
+                yield Mutant(change, old, text[:start] + new + text[end:])
 
-        def put(change: str, new: str, end: int = end) -> Mutant:
-            return Mutant(change, old, text[:start] + new + text[end:])  # noqa: B023
 
-        yield put("deleted", "")
-        if one["guard"]:
-            yield put("without guard", old.removeprefix(one["guard"]))
-        if poll := _POLL.match(old.removeprefix(one["guard"] or "")):
-            yield put("passes", f"setp.eq.u32 {poll['predicate']}, 0, 0;")
-        if following is not None and _is_next(text[end : following.start("text")]):
-            between = text[end : following.start("text")]
-            yield put("swapped", following["text"] + between + old, following.end("text"))
-        for number in _INTEGER.finditer(old):
-            for value in (int(number[0]) + 1, int(number[0]) - 1):
-                if value >= 0:
-                    new = old[: number.start()] + str(value) + old[number.end() :]
-                    yield put(f"{number[0]} is {value}", new)
+def _changes(
+    text: str, one: re.Match[str], following: re.Match[str] | None
+) -> Iterator[tuple[str, str, int]]:
+    """What a statement is changed to: a name for it, the new text, and the offset at which the old
+    text goes on."""
+    old, end = one["text"], one.end("text")
+    yield "deleted", "", end
+    if one["guard"]:
+        yield "without guard", old.removeprefix(one["guard"]), end
+    if poll := _POLL.match(old.removeprefix(one["guard"] or "")):
+        yield "passes", f"setp.eq.u32 {poll['predicate']}, 0, 0;", end
+    if following is not None and _is_next(between := text[end : following.start("text")]):
+        yield "swapped", following["text"] + between + old, following.end("text")
+    for number in _INTEGER.finditer(old):
+        for value in (int(number[0]) + 1, int(number[0]) - 1):
+            if value >= 0:
+                new = old[: number.start()] + str(value) + old[number.end() :]
+                yield f"{number[0]} is {value}", new, end
 
 
 def _is_next(between: str) -> bool:

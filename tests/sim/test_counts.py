@@ -46,7 +46,7 @@ def test_bytes_out_of_range(lanes: bool) -> None:
 
 
 def drop_and_arrive(count: int, *, dropper: int, delay: int) -> Program:
-    """One thread drops out of a barrier, another arrives on it; nobody waits."""
+    """One thread drops out of a barrier, another arrives on it; no warp waits."""
     k = Builder("drops", warps=2)
     b = k.mbarriers("b")
     with k.one_thread():
@@ -67,7 +67,7 @@ def drop_and_arrive(count: int, *, dropper: int, delay: int) -> Program:
 def test_arrival_on_a_barrier_that_everybody_may_have_left_is_found(
     dropper: int, delay: int
 ) -> None:
-    """Count 1: if the drop comes first the barrier expects nobody and the arrival overflows."""
+    """Count 1: if the drop comes first the barrier expects no arrival, and this one overflows."""
     report = check(drop_and_arrive(1, dropper=dropper, delay=delay))
     assert report.verdict == "failed"
     (over,) = (f for f in report.findings if f.rule == "over-arrival")

@@ -559,7 +559,7 @@ def summed(n: int) -> Program:
 
 
 def waiting(n: int) -> Program:
-    """Turns in which nobody waits for anything are one move."""
+    """Iterations in which no warp waits are one move."""
     k = Builder("waiting", warps=1)
     count = k.var("count", 0)
     with k.loop(n):  # no state

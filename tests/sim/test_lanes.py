@@ -75,8 +75,8 @@ def one_word(k: Builder, *, meets: bool = False) -> None:
 
 @pytest.mark.parametrize("strict", LEVELS)
 def test_lanes_behind_a_branch_are_not_one_store(strict: Strict) -> None:
-    """Lanes that store together race with nobody in practice: one wins (H23). These may not come
-    together (E11)."""
+    """Lanes that store together are no race in practice: one store is the last (H23). These may not
+    come together (E11)."""
     report = check(one_word.build(), strict=strict)
     assert report.verdict == "failed"
     assert sites(found(report, "race")) == {("warp 0", at(one_word, "# both"))}

@@ -134,6 +134,14 @@ def test_what_is_made_of_it_may_be_left_unused() -> None:
     assert check(k.finish()).verdict == "proved"
 
 
+def of_two_tensors(body: str) -> Report:
+    """The report on PTX whose parameters point to two tensors."""
+    return report(
+        body, params=(".param .u64 x", ".param .u64 y"),
+        values=(Pointer("x", 4096), Pointer("y", 4096)),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -154,11 +162,7 @@ def test_what_data_says_of_a_place_is_said_in_each_lane(made: str) -> None:
     )
 
     def said(before: str = "", guard: str = "") -> Report:
-        return report(
-            body.format(before=before, made=made, guard=guard),
-            params=(".param .u64 x", ".param .u64 y"),
-            values=(Pointer("x", 4096), Pointer("y", 4096)),
-        )
+        return of_two_tensors(body.format(before=before, made=made, guard=guard))
 
     wrong = said()
     assert wrong.verdict == "failed"
@@ -191,11 +195,7 @@ def test_what_data_decides_sets_no_other_lane(decided: str) -> None:
     )
 
     def said(before: str = "", guard: str = "") -> Report:
-        return report(
-            body.format(before=before, decided=decided, guard=guard),
-            params=(".param .u64 x", ".param .u64 y"),
-            values=(Pointer("x", 4096), Pointer("y", 4096)),
-        )
+        return of_two_tensors(body.format(before=before, decided=decided, guard=guard))
 
     assert said().rules == {"uninitialised-read"}
     for right in (said("mov.u32 %r9, 0;\n"), said(guard="@%p1 ")):
@@ -220,11 +220,7 @@ def test_what_lanes_make_together_needs_each_of_them(combined: str) -> None:
     )
 
     def said(asked: str, before: str = "") -> Report:
-        return report(
-            body.format(before=before, asked=asked, combined=combined),
-            params=(".param .u64 x", ".param .u64 y"),
-            values=(Pointer("x", 4096), Pointer("y", 4096)),
-        )
+        return of_two_tensors(body.format(before=before, asked=asked, combined=combined))
 
     asked = "setp.gt.s32 %p4, %r8, 0;"
     assert said(asked).rules == {"uninitialised-read"}

@@ -518,14 +518,14 @@ class Operands:
 
     def _applied(self, e: Expr, w: Warp, *operands: Expr) -> Many | None:
         """What it was, if what its registers hold in all is."""
-        now, (was, found) = w.held_in_all(self.names(e)), w.arrays.get(id(e), ((), None))
-        if found is not None and all(map(is_, was, now)):
-            return found  # type: ignore[no-any-return]
+        known: tuple[list[object], Many | None] = w.arrays.get(id(e), ([], None))
+        if known[1] is not None and all(map(is_, known[0], w.held_in_all(self.names(e)))):
+            return known[1]
         kind, each = self._type(e), (self.in_all(one, w) for one in operands)
-        known = [one for one in each if one is not None]
-        if len(known) < len(operands):
+        arrays = [one for one in each if one is not None]
+        if len(arrays) < len(operands):
             return None
-        found = applied(e, known, kind) if kind in LIMITS else UNKNOWN
+        found = applied(e, arrays, kind) if kind in LIMITS else UNKNOWN
         w.arrays[id(e)] = w.held_in_all(self.names(e)), found
         return found
 
