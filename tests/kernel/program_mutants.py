@@ -5,10 +5,11 @@
 
 Each program is changed in one place of its text (`.tile` or PTX): an instruction that synchronises
 is deleted, changes places with its neighbour, loses its guard or, if it is a poll, passes at once;
-an integer is one more or less. Some mutants of each are checked, and given to the kernel. The
-second command counts the verdicts and prints the contradictions: what is proved and refuted, or
-failed and certified, which ends it with 1. These are defects of one of the two, or one of the
-disagreements that docs/trust.md lists: the verdicts without the change are printed beside them.
+an integer is one more or less. Some mutants of each, others with another number as `MUTANTS_SEED`,
+are checked, and given to the kernel. The second command counts the verdicts and prints the
+contradictions: what is proved and refuted, or failed and certified, which ends it with 1. These
+are defects of one of the two, or one of the disagreements that docs/trust.md lists: the verdicts
+without the change are printed beside them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from tilesim.ir.text import parse, to_text
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.syntax import Function, Module
 
-#: the environment's variable that names the folder of rows
-FOLDER = "MUTANTS"
+#: the environment's variables: the folder of rows, and a seed, which chooses among the mutants
+FOLDER, SEED = "MUTANTS", "MUTANTS_SEED"
 #: mutants of a program, seconds for all of them, and instructions that the kernel executes
 MOST, SECONDS, STEPS = 12, 15.0, 3_000
 #: arguments of checks whose reports are none of the program alone
@@ -169,7 +170,7 @@ class Judge:
             return
         self._seen.add(key)
         every, stop, base = [*mutants(text, statement)], time.monotonic() + SECONDS, None
-        Random(text).shuffle(every)
+        Random(os.environ.get(SEED, "") + text).shuffle(every)
         rows = []
         for mutant in every[:MOST]:
             if time.monotonic() > stop:
