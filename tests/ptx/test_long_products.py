@@ -111,7 +111,8 @@ def test_upper_bits_of_a_scale_s_address_say_which_bytes() -> None:
     """CuTe's `tmem_sf_frg`: where in their columns scales are stands in bits that no lane needs."""
     assert report(0, sid=2 << 30)[0].verdict == "proved"
     short = MULTIPLY.replace("mxf4nvf4.block_scale.block16", "mxf4.block_scale.block32")
-    found, _ = report(0, sid=1 << 31, kind=KIND & ~(1 << 31), form=FORM & ~(1 << 20), product=short)
+    kind = KIND & ~(1 << 31) | 1 << 23
+    found, _ = report(0, sid=1 << 31, kind=kind, form=FORM & ~(1 << 20), product=short)
     assert found.verdict == "proved"
 
 

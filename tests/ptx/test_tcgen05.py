@@ -232,6 +232,59 @@ def test_a_size_that_no_product_has() -> None:
         report(ONCE, form=FORM & ~(0x1F << 24) | 3 << 24)
 
 
+#: 2:4 of A; B in four blocks of 16 bytes along K
+SPARSE = "tcgen05.mma.sp.cta_group::1.kind::{kind} [%r9], %rd3, %rd3, [%r9+{at}], %r60, %p4;"
+WIDE = 1 << 46 | (512 >> 4) << 32 | (128 >> 4) << 16
+ZEROED = (
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {0,0,0,0,0,0,0,0};\n"
+    "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; "
+    "tcgen05.fence::after_thread_sync;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "at", "says"),
+    [
+        (4, "f16", 16, "proved"), (5, "f16", 16, "proved"), (4, "f8f6f4", 16, "proved"),
+        (4, "f16", 17, "out-of-bounds"), (5, "f16", 17, "out-of-bounds"),
+        (4, "f8f6f4", 17, "out-of-bounds"),
+        (0, "f16", 16, "has another sparsity"), (6, "f16", 16, "a sparsity selector of 2"),
+        (5, "f8f6f4", 16, "a sparsity selector of 1"),
+    ],
+)  # fmt: skip
+def test_where_metadata_is_says_the_descriptor(bits: int, kind: str, at: int, says: str) -> None:
+    """In one column of a pair that the selector picks, or in both (PTX 9.7.16.10.8.4)."""
+    sparse = SPARSE.format(kind=kind, at=at)
+    product = re.sub(r"tcgen05\.mma[^;]*;", lambda _: sparse, ONCE)
+    body = ZEROED + product + wait(8200) + READ
+    if "sparsity" in says:
+        with pytest.raises(Unsupported, match=says):
+            report(body, form=FORM | bits, descriptor=WIDE)
+        return
+    found = report(body, form=FORM | bits, descriptor=WIDE)
+    assert says in {found.verdict, *found.rules}
+
+
+@pytest.mark.parametrize("bit", [2, 3, 6, 23, 29])
+def test_a_descriptor_with_bits_that_its_instruction_has_not(bit: int) -> None:
+    """A sparse A of a dense product, saturation of floats, and what is reserved (G14)."""
+    body = ONCE + wait(8200) + READ
+    assert report(body, form=FORM | 1 << 13 | 1 << 14).verdict == "proved"  # A and B are negated
+    with pytest.raises(Unsupported, match="its instruction descriptor has"):
+        report(body, form=FORM | 1 << bit)
+
+
+def test_an_operand_that_is_not_in_the_collector() -> None:
+    """To leave it there is nothing that anything depends on, to take it from there is."""
+    body = ONCE + wait(8200) + READ
+    for operation in ("fill", "discard"):
+        kept = body.replace("kind::f16", f"kind::f16.collector::a::{operation}")
+        assert report(kept).verdict == "proved"
+    for operation in ("use", "lastuse"):
+        with pytest.raises(Unsupported, match=f"collector::a::{operation} is not modelled"):
+            report(body.replace("kind::f16", f"kind::f16.collector::a::{operation}"))
+
+
 SCALES = (
     "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {%r2,%r2,%r2,%r2,%r2,%r2,%r2,%r2}; "
     "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; "
@@ -239,9 +292,9 @@ SCALES = (
 )
 
 
-def scaled(bits: int) -> Report:
+def scaled(bits: int, *, types: int = 1 << 23) -> Report:
     """A product with scales whose descriptor has these bits from an address of tensor memory."""
-    form = 1 << 23 | (8 >> 3) << 17 | 1 << 27
+    form = types | (8 >> 3) << 17 | 1 << 27
     chosen = f"shr.u32 %r61, %r9, 1; and.b32 %r62, %r61, {bits}; or.b32 %r63, %r62, %r60;\n"
     product = ONCE.replace("kind::f16", "kind::mxf8f6f4.block_scale.scale_vec::1X")
     product = product.replace("%r60, %p4", "%r63, [%r9+16], [%r9+20], %p4")
@@ -253,6 +306,8 @@ def test_which_bytes_scales_are_in_need_not_be_known() -> None:
     assert scaled(3 << 29 | 3 << 4).verdict == "proved"
     with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
         scaled(3 << 29 | 1 << 18)
+    with pytest.raises(Unsupported, match="scale factors of ue4m3"):
+        scaled(3 << 29 | 3 << 4, types=0)
 
 
 SHIFT = (

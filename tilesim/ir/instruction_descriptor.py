@@ -14,6 +14,11 @@ _FORMATS: dict[Kind, tuple[str, ...]] = {
 }  # fmt: skip
 #: bits of a product with scales that say which bytes of the scales' columns are used, of A and B
 SCALE_IDS = 3 << 29 | 3 << 4
+#: bits that are zero in the descriptor of a kind
+_ZERO: dict[Kind, int] = {
+    "f16": 0x20800048, "tf32": 0x20800048, "f8f6f4": 0x20800048, "i8": 0x20806040,
+    "mxf8f6f4": 0x8700004B, "mxf4": 0x0701904B, "mxf4nvf4": 0x0701904B,
+}  # fmt: skip
 #: formats of D
 _RESULTS = ("f16", "f32", "s32")
 
@@ -22,7 +27,7 @@ _RESULTS = ("f16", "f32", "s32")
 class Form:
     """What a descriptor says: (M, N) over both CTAs of a pair, element types by name ("" is none
     that the kind has), and which scale factors are used. ``selector``: of the sparsity metadata.
-    ``long``: K is 96."""
+    ``long``: K is 96. ``wrong``: its bits that should be zero."""
 
     m: int
     n: int
@@ -36,6 +41,7 @@ class Form:
     scale_ids: tuple[int, int] = (0, 0)
     ue8m0: bool = False
     long: bool = False
+    wrong: int = 0
 
 
 def decode(bits: int, kind: Kind) -> Form:
@@ -55,6 +61,7 @@ def decode(bits: int, kind: Kind) -> Form:
         scale_ids=(bits >> 29 & 3, bits >> 4 & 3) if scaled else (0, 0),
         ue8m0=scaled and bool(bits >> 23 & 1),
         long=kind in ("mxf4", "mxf4nvf4") and bool(bits >> 31 & 1),
+        wrong=bits & _ZERO[kind],
     )
 
 

@@ -97,6 +97,7 @@ def _mma_sp(e: Emitter, op: Tcgen05MmaSp) -> None:
         _product(e, op, form, metadata=address, tail=_tail)
         return
     # one column of a pair: the address is that of the pair, the selector says which
+    address += f" + {op.selector}u" if op.selector else ""
     _product(e, op, form, metadata=f"({address}) & ~1u", selector=f"({address}) & 1u", tail=_tail)
 
 

@@ -208,9 +208,11 @@ def scale_columns(rows: int, folds: int) -> TmemLayout:
     return TmemLayout(tuple(TmemPart(QUARTER * i, QUARTER, columns) for i in range(4)))
 
 
-def metadata(view: TmemView) -> TmemLayout:
-    """The sparsity metadata of one instruction."""
-    return TmemLayout((TmemPart(0, LANES, view.columns),), step=view.columns)
+def metadata(view: TmemView, selector: int | None = None) -> TmemLayout:
+    """The sparsity metadata of one instruction; ``selector``: which column of a pair."""
+    if selector is None:
+        return TmemLayout((TmemPart(0, LANES, view.columns),), step=view.columns)
+    return TmemLayout((TmemPart(0, LANES, view.columns, selector),), step=2)
 
 
 def copied(view: TmemView, shape: CopyShape, multicast: CopyMulticast | None) -> TmemLayout:
@@ -548,8 +550,9 @@ class Tcgen05MmaSp(_Dressed):
 
     ``a`` holds the K / 2 elements that are not zero, ``b`` is (N, K). ``metadata`` says in 4 bits
     where they are: for tf32 in a pair of elements, for the other kinds in four. It is (128, 1)
-    columns of 32 bits for the kinds f16 and tf32 (of a pair of columns at an even address, the
-    sparsity selector picks the one named), and 2 at an even address for the others. The 64 bits of
+    columns of 32 bits for the kinds f16 and tf32 (of a pair of columns at an even address, which
+    ``metadata`` names with a ``selector``, and otherwise the one of them that this picks), and 2 at
+    an even address for the others. The 64 bits of
     row ``r`` of 8-bit kinds are lane ``r``. For f16 and tf32, K's first half lies in lane
     ``r // 16 * 16 + r % 8``, its second 8 lanes further, in the upper 16 bits if ``r % 16 >= 8``.
 
@@ -559,6 +562,7 @@ class Tcgen05MmaSp(_Dressed):
     mnemonic = "tcgen05.mma.sp"
 
     metadata: TmemView
+    selector: int | None = None
     scale_input_d: int = 0
     disable_output_lane: tuple[int, ...] = ()
 
@@ -568,7 +572,7 @@ class Tcgen05MmaSp(_Dressed):
 
     def _inputs(self) -> Iterator[UsesTmem]:
         yield from super()._inputs()
-        layout = metadata(self.metadata)
+        layout = metadata(self.metadata, self.selector)
         yield UsesTmem(self.metadata, "mma", called="the metadata", layout=layout)
 
     def _weighted(
@@ -609,6 +613,8 @@ class Tcgen05MmaSp(_Dressed):
                 f"lies is known for {LANES} rows"
             )
         columns = METADATA_COLUMNS[self.kind]
+        if self.selector is not None and (columns, self.selector) not in ((1, 0), (1, 1)):
+            yield f"a sparsity selector of {self.selector}: kind::{self.kind} has no such columns"
         if self.metadata.shape[0] != LANES or self.metadata.columns != columns:
             yield (
                 f"{self.metadata.name} is {self.metadata.shape} {self.metadata.dtype}, the "

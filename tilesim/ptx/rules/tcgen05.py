@@ -63,9 +63,12 @@ def _checked(low: Lowering, op: Op) -> Op:
     return op
 
 
-#: qualifiers of products; which operand stays in the collector changes no result
+#: qualifiers of products; that an operand stays in the collector changes no result, to take it from
+#: there is right only behind a product that has left it there
 _PRODUCT = (
-    "mma", "sp", "ws", "cta_group::", "kind::", "block_scale", *_SCALES, "collector::"
+    "mma", "sp", "ws", "cta_group::", "kind::", "block_scale", *_SCALES,
+    *(f"collector::{buffer}::{op}" for buffer in ("a", "b0", "b1", "b2", "b3")
+      for op in ("fill", "discard")),
 )  # fmt: skip
 _RED = ("red", "min", "max", "abs", "NaN", "u32", "s32", "f32")
 
@@ -116,6 +119,12 @@ class _Product:
             raise low.unsupported("its instruction descriptor names types that the kind has not")
         if self.form.m % self.group or self.form.n % self.group or not self.form.m:
             raise low.unsupported("its instruction descriptor has a size that is none")
+        if self.form.wrong:
+            raise low.unsupported(
+                f"its instruction descriptor has bits {self.form.wrong:#x} that the kind has not"
+            )
+        if self.form.sparse != ("sp" in step.qualifiers):
+            raise low.unsupported("its instruction descriptor has another sparsity")
 
     def _descriptor(self, operand: Flat) -> int:
         """The instruction descriptor. Which bytes of their columns hold the scale factors need not
@@ -205,6 +214,8 @@ def _mma(low: Lowering, step: Step) -> Iterator[Op]:
         return
     said = [number for text, number in _SCALES.items() if text in step.qualifiers]
     vector = SCALE_VECTORS[product.kind][0] if not said or product.kind == "mxf8f6f4" else said[0]
+    if vector != 4 and not product.form.ue8m0:
+        raise low.unsupported(f"{vector} scale factors of ue4m3 for each row are not modelled")
     of_a, of_b = product.form.scale_ids
     if of_a != of_b:
         raise low.unsupported("scale factors of A and B at different bytes are not modelled")
@@ -221,13 +232,14 @@ def _mma_sp(low: Lowering, step: Step) -> Iterator[Op]:
     product = _Product(low, step, 4)
     if product.kind in SCALE_VECTORS:
         raise low.unsupported("sparse products with scale factors are not modelled")
-    columns = METADATA_COLUMNS[product.kind]
+    columns, selector = METADATA_COLUMNS[product.kind], product.form.selector
+    if selector > (columns == 1):
+        raise low.unsupported(f"a sparsity selector of {selector} is not modelled")
     metadata = _at(low, step.operands[3], u32, (LANES, columns), "metadata")
-    if columns == 1 and product.form.selector & 1:
-        metadata = TmemView(metadata.address + 1, u32, (LANES, 1), "metadata")
-    yield _checked(
-        low, Tcgen05MmaSp(**product.matrices(1, ratio=2), **product.tail(), metadata=metadata)
-    )
+    yield _checked(low, Tcgen05MmaSp(
+        **product.matrices(1, ratio=2), **product.tail(), metadata=metadata,
+        selector=selector if columns == 1 else None,
+    ))  # fmt: skip
 
 
 @rule("tcgen05.mma.ws")
