@@ -9,10 +9,12 @@ import pytest
 
 from tests.ptx.test_check import HEAD
 from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.sim.machine.simulate import Simulation
 
 #: each thread has a word of data, and reads that of its neighbour; %p0: not thread 0, %p1: not 1
 START = (
@@ -41,13 +43,17 @@ EACH_LOOKS = (
 OWN = "ld.global.u32 %r6, [%rd4];\n"
 
 
-def run(told: str, learned: str, strict: Strict, load: str = LOAD) -> Report:
+def program(told: str, learned: str, load: str) -> Mir:
     params = ".param .u64 x, .param .u64 c"
     body = f"@%p2 bra OTHER;\n{STORE}{told}ret;\nOTHER:\n{learned}{load}ret;\n}}\n"
     module = read(f"{HEAD.format(params=params)}{START}{body}", "k.ptx")
     values = Pointer("x", 128), Pointer("c", 128, contents=Contents("u32", (0,) * 32))
     launch = Launch("k", (2, 1, 1), (32, 1, 1), cooperative=True, params=values)
-    return check(lower(module, module.entries[0], launch), strict=strict, schedules=0, budget=0)
+    return lower(module, module.entries[0], launch)
+
+
+def run(told: str, learned: str, strict: Strict, load: str = LOAD) -> Report:
+    return check(program(told, learned, load), strict=strict, schedules=0, budget=0)
 
 
 #: by name: what CTA 0 does after its stores, and CTA 1 before its loads
@@ -77,6 +83,18 @@ def test_what_a_meeting_hands_on_in_practice(name: str) -> None:
     practice = run(*HANDED_ON[name], "practice")
     assert practice.verdict == "proved"
     assert "H3" in {leaning.name for leaning in practice.leanings}
+
+
+def test_nothing_is_handed_on_where_no_fence_is_used_later() -> None:
+    """The switch is noted at a meeting behind which lanes may use what they are handed alone."""
+
+    def leans(told: str) -> set[str]:
+        simulation = Simulation(program(told, ACQUIRE, LOAD), numbers=False, strict="practice")
+        assert not simulation.run({}, lambda cluster: None).findings
+        return {leant.name for leant in simulation.leaned}
+
+    assert "H3" in leans(FENCE + CTA + TELL)
+    assert "H3" not in leans(MEET + FIRST + TELL + CTA)
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])

@@ -82,8 +82,9 @@ def test_parts_that_are_not_ordered(fault: str, splits: int) -> None:
 
 
 def test_no_more_runs_for_more_ctas_of_which_any_may_be_the_last() -> None:
+    """The timed one, and one other order: none waits in a loop for those that have not started."""
     few, many = (check(split_k.build(splits=splits)).stats for splits in (3, 40))
-    assert few.schedules == many.schedules
+    assert few.schedules == many.schedules == 2
 
 
 @ts.kernel(warps=1)

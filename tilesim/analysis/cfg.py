@@ -192,6 +192,13 @@ class FlowGraph:
         place = {block: at for at, block in enumerate(self.order)}
         return [place.get(block, len(self.blocks)) for block in self.block_of]
 
+    def after(self, number: int) -> set[int]:
+        """The numbers of what may be executed after an instruction: in a loop, it as well."""
+        own = self.block_of[number]
+        later = {n for n in self.blocks[own] if n > number}
+        found = closure(self.successors[own], self.successors.__getitem__)
+        return later.union(*(self.blocks[block] for block in found))
+
     def between(self, start: int, stop: int) -> set[int]:
         """The numbers of what may be executed from one instruction on, before another one that
         begins a block."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.solver import closure
 from tilesim.ir.effects import Arrives, Effect, JoinsCluster, Orders, Reads, Waits, Writes
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
 
@@ -29,6 +32,27 @@ def fencing(mir: Mir) -> frozenset[int]:
         return frozenset()
     fences = (n for n, effects in enumerate(mir.effects) if any(map(is_fence, effects)))
     return frozenset(warp for n in fences for warp in executing(mir)[n])
+
+
+@cached
+def uses_fences_after(mir: Mir) -> frozenset[int]:
+    """The instructions after which a thread may use fences that others have handed to it: in a
+    relaxed operation, or a fence that acquires what they have read."""
+    users = {
+        number
+        for number, effects in enumerate(mir.effects)
+        if any(is_relaxed(e) or (isinstance(e, Orders) and e.acquires) for e in effects)
+    }
+    graph = graph_of(mir)
+    last = {graph.block_of[number]: number for number in sorted(users)}
+    leads = closure(last, graph.predecessors.__getitem__) if last else set[int]()
+    ends = {block for block in leads if not leads.isdisjoint(graph.successors[block])}
+    return frozenset(
+        number
+        for block in leads
+        for number in graph.blocks[block]
+        if block in ends or number < last.get(block, -1)
+    )
 
 
 def stores_relaxed(mir: Mir) -> bool:

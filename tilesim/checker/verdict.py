@@ -9,7 +9,8 @@
 3. Residency, of launches that are not cooperative (`one_at_a_time`). Nothing more is promised than
    that a cluster that runs goes on (SEMANTICS 0.4a), so one must be able to end before any other
    has started. If each can, and one run proves the schedules in which all are resident, then each
-   wait needs only what its own cluster does, and passes whatever is resident. Where it is up to the
+   wait needs only what its own cluster does, and passes whatever is resident. Nothing has to be
+   run where no loop reads what other clusters write. Where it is up to the
    schedule what a cluster waits for, no run with one resident at a time shows that; see
    `tilesim.sim.schedulers.exhaustive`.
 4. Runs in which hardware chooses otherwise: the first lane for ``elect.sync``, where it may matter
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.analysis.taint import Dataflow
 from tilesim.checker import coverage
@@ -45,6 +47,7 @@ from tilesim.checker.options import NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
 from tilesim.checker.witness import Witness, repeat, shorten
 from tilesim.findings.finding import Finding, Participant
+from tilesim.ir.effects import Reads, Writes
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.limits import Timer
@@ -220,6 +223,20 @@ def may_wait_for_unstarted(simulation: Simulation) -> bool:
     return simulation.together and not simulation.program.cooperative
 
 
+def reads_again(graph: FlowGraph) -> bool:
+    """Whether a thread may read a word of global memory that others change again and again, in a
+    loop of any kind: if not, a cluster waits for no other. What it has read once may decide what it
+    does; that depends on the order of accesses, of which the certificate speaks."""
+    return any(
+        isinstance(e, Reads | Writes)
+        and e.sem != "weak"
+        and e.view.space != "shared"
+        and number in graph.after(number)
+        for number, effects in enumerate(graph.mir.effects)
+        for e in effects
+    )
+
+
 def one_at_a_time(simulation: Simulation, inputs: Mapping[str, NDArray[Any]]) -> Residency:
     """Runs each cluster as if the others had not been started, then all one after another."""
     apart = simulation.apart()
@@ -310,7 +327,7 @@ class Checking:
         self.first = first
         if first.findings:
             return self._failed(certificate.annotate(first), first)
-        if may_wait_for_unstarted(self.simulation):
+        if may_wait_for_unstarted(self.simulation) and reads_again(self.simulation.code.graph):
             resident = one_at_a_time(self.simulation, self.inputs)
             self.tried += 1
             if resident.failing is not None:

@@ -49,8 +49,8 @@ class Generation:
     #: of the warps that joined, where the barrier hands them on
     fences: Fences | None = None
 
-    def collect(self, fences: Fences) -> bool:
-        """The fences of a warp that joins (practice reading of H3); whether it has any.
+    def collect(self, fences: Fences) -> None:
+        """The fences of a warp that joins (practice reading of H3).
 
         By the text a fence only acts for strong operations of its own thread. Reductions over a
         grid are shipped with a fence in every thread, a CTA barrier, and one thread's atomic.
@@ -59,7 +59,6 @@ class Generation:
             if self.fences is None:
                 self.fences = Fences()
             self.fences.learn(fences)
-        return bool(fences)
 
 
 def votes(joins: Iterable[Join]) -> int | Unknown:
@@ -187,9 +186,8 @@ class NamedBarrier(Barrier):
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
-        handed_on = self.of_cta and not self.machine.options.ptx
-        if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
-            self.machine.lean("H3", join_.op)
+        if self.of_cta and not self.machine.options.ptx:
+            generation.collect(join_.warp.fences)
         self.note("join", join_.warp, join_.op, "joins", generation.number)
         if visible:
             join(generation.joined, clock)

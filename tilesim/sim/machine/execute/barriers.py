@@ -13,6 +13,7 @@ from tilesim.ir.ops.bar import counts_threads
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
+from tilesim.sim.machine.execute.fences import lean_on_fences
 from tilesim.sim.machine.execute.lanes import per_lane, require_converged
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.named_barrier import (
@@ -69,6 +70,7 @@ def _wait_for(
         w.learns(found.joined)
         if found.fences is not None:
             w.fences.learn(found.fences)
+            lean_on_fences(w, op)
         barrier.note("leave", w, op, "leaves", found.number)
         return None
     w.generation = generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilesim.analysis.relaxed import uses_fences_after
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, Clock, join
@@ -51,6 +52,14 @@ def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
         w.advance()
 
     return Act(step)
+
+
+def lean_on_fences(w: Warp, op: Op) -> None:
+    """At ``op`` threads of a warp are handed what others have fenced, as in practice (H3): notes it
+    where they may use that."""
+    plan = w.machine.plan
+    if plan.fencing and op.number in uses_fences_after(plan.mir):
+        w.machine.lean("H3", op)
 
 
 def _hand_over_inits(w: Warp) -> None:

@@ -20,6 +20,7 @@ from tilesim.sim.machine.assignment_jit import one_by_one
 from tilesim.sim.machine.compose import Act, Give, Take, executor, lanes_named
 from tilesim.sim.machine.divergence import lanes_exit
 from tilesim.sim.machine.errors import BarrierError, NotUniform, UnassignedVariable
+from tilesim.sim.machine.execute.fences import lean_on_fences
 from tilesim.sim.machine.expression import assign, evaluator, fit_value
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
@@ -106,8 +107,8 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     def meet(w: Warp) -> None:
         if w.mask != named:
             gather(w, op, mask_of(w), rule)
-        if w.fences and w.machine.plan.fencing and not w.fences_by_lane:
-            w.machine.lean("H3", op)
+        if w.fences and not w.fences_by_lane:
+            lean_on_fences(w, op)
         w.meet()
 
     return Act(meet)
