@@ -11,6 +11,13 @@ every lane: what it is made of is not set in between. Where a value is not known
 is computed of it, and of that only counts what it is made of. What is not read any more,
 `tilesim.ptx.passes.simplify` leaves out.
 
+A comparison of what a predicate chooses is that predicate, or its opposite. Inline assembly hands
+its predicates on so, `elect.sync` and polls among them:
+
+    selp r, 1, 0, p
+    setp q, r == 0        ->    branch ..., cond=p, sense=False
+    branch ..., cond=q
+
 Quotients that compilers compute by a product with a constant are quotients again:
 
     mul.wide.u32 a, x, 0xAAAAAAAB; shr.u64 b, a, 33          ->    x // 3
@@ -27,7 +34,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
-from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.cfg import FlowGraph, is_truth
 from tilesim.analysis.uses_defs import mentioned, mentions_of, operand_expressions, registers_set
 from tilesim.arith.intervals import Interval
 from tilesim.arith.operators import integer
@@ -158,15 +165,20 @@ class _Contents:
 
     def __init__(self) -> None:
         self.values: dict[str, Expr] = {}
+        #: those of which what they hold is of use only where it decides
+        self.choices: set[str] = set()
         #: what other things that are computed are made of
         self.made_of: dict[str, tuple[Expr, ...]] = {}
         #: by register, those that hold what is made of it
         self._parts_of: dict[str, list[str]] = {}
 
-    def note(self, name: str, value: Expr, names: frozenset[str]) -> None:
-        """A register holds the value of an expression, which mentions these."""
+    def note(self, name: str, value: Expr, names: frozenset[str], *, choice: bool) -> None:
+        """A register holds the value of an expression, which mentions these; ``choice``: it is of
+        use only where it decides."""
         if self._is_made_of(name, names):
             self.values[name] = value
+            if choice:
+                self.choices.add(name)
 
     def note_data(self, name: str, sources: tuple[Expr, ...], names: frozenset[str]) -> None:
         """A register holds what no expression says, and is made of that."""
@@ -184,6 +196,7 @@ class _Contents:
         """A register is set: what it held, and what was made of that, is so no more."""
         for gone in (name, *self._parts_of.pop(name, ())):
             self.values.pop(gone, None)
+            self.choices.discard(gone)
             self.made_of.pop(gone, None)
 
 
@@ -225,13 +238,14 @@ class _Forwarding:
         for number in self._graph.blocks[block]:
             if number in self._gone:
                 continue
+            old = listing.code[number]
+            left_out = _NOTHING if _decides(old.what) else contents.choices
             values: dict[str, Expr] = {}
             for name in listing.names[number]:
                 if name in always and self._graph.dominates(always[name][0], block):
                     contents.values[name] = always[name][1]
-                if name in contents.values:
+                if name in contents.values and name not in left_out:
                     values[name] = contents.values[name]
-            old = listing.code[number]
             new = self._with(old, values, contents)
             if new is not old:
                 listing.put(number, new)
@@ -260,12 +274,13 @@ class _Forwarding:
         value = None if name in self._given else self._value(op)
         if value is None or _size(op.value) > _MOST:
             return
-        uses = self._uses[name]
-        if uses > 1 and not _is_short(value) and (uses > _OFTEN or not _is_step(value)):
+        value, uses = self._decided(value), self._uses[name]
+        dear = uses > 1 and not _is_short(value) and (uses > _OFTEN or not _is_step(value))
+        if dear and not _is_choice(value):
             return
-        if self._setters[name] == 1 and not any(map(_varies, names)):
+        if not dear and self._setters[name] == 1 and not any(map(_varies, names)):
             self._always[name] = block, value
-        contents.note(name, value, names)
+        contents.note(name, value, names, choice=dear)
 
     def _value(self, assign: Assign) -> Expr | None:
         """What the register of an assignment holds from then on; None if no expression says it."""
@@ -311,7 +326,11 @@ class _Forwarding:
                 return what if new is value else Assign(var=what.var, value=new, loc=what.loc)
             case Branch(cond=Expr() as cond) | Trap(cond=cond) as what:
                 new = self._put(cond, values)
-                return what if new is cond else replace(what, cond=new)
+                match what, new:
+                    case Branch(sense=sense), Unary("not", inner):
+                        return replace(what, cond=inner, sense=not sense)
+                    case _:
+                        return what if new is cond else replace(what, cond=new)
             case Switch(index=index) as what:
                 new = self._put(index, values)
                 return what if new is index else replace(what, index=new)
@@ -382,18 +401,35 @@ class _Forwarding:
                 return values.get(name, expr)
             case Unary(op, operand):
                 new = self._replaced(operand, values)
-                return expr if new is operand else self._same(expr, unary(op, new), (operand, new))
+                if new is operand:
+                    return expr
+                return self._decided(self._same(expr, unary(op, new), (operand, new)))
             case Binary(op, lhs, rhs):
                 a, b = self._replaced(lhs, values), self._replaced(rhs, values)
                 if a is lhs and b is rhs:
                     return expr
                 new = self._same(expr, binary(op, a, b), (lhs, a), (rhs, b))
-                return as_quotient(new, self._typing) if op == ">>" else _of_few_bits(new)
+                if op == ">>":
+                    return as_quotient(new, self._typing)
+                return _of_few_bits(self._decided(new))
             case Select(cond, then, other):
                 c, a, b = (self._replaced(part, values) for part in (cond, then, other))
                 if c is cond and a is then and b is other:
                     return expr
                 return self._same(expr, select(c, a, b), (then, a), (other, b))
+            case _:
+                return expr
+
+    def _decided(self, expr: Expr) -> Expr:
+        """A truth that a condition in it decides, as that, its opposite, or a number."""
+        cond = _condition_in(expr) if is_truth(expr) else None
+        if cond is None or cond == expr or any(map(self._typing.wraps, walk(expr))):
+            return expr
+        match [_where(expr, cond, holds) for holds in (1, 0)]:
+            case [Const(yes), Const(no)] if bool(yes) == bool(no):
+                return Const(int(bool(yes)))
+            case [Const(yes), Const()]:
+                return cond if yes else unary("not", cond)
             case _:
                 return expr
 
@@ -421,6 +457,36 @@ class _Forwarding:
         if typing.wraps(old) or typing.wraps(new):
             raise _OtherTypeError
         return new
+
+
+def _condition_in(expr: Expr) -> Expr | None:
+    """What chooses in an expression, or a predicate in it; None if there is neither."""
+    parts = [*walk(expr)]
+    chosen = (p.cond for p in parts if isinstance(p, Select) and is_truth(p.cond))
+    flags = (p for p in parts if isinstance(p, Var) and p.dtype.kind == "pred")
+    return next(chosen, next(flags, None))
+
+
+def _where(expr: Expr, cond: Expr, holds: int) -> Expr:
+    """What an expression is where a condition holds, or does not."""
+    if expr == cond:
+        return Const(holds)
+    match expr:
+        case Unary(op, operand):
+            return unary(op, _where(operand, cond, holds))
+        case Binary(op, lhs, rhs):
+            return binary(op, _where(lhs, cond, holds), _where(rhs, cond, holds))
+        case Select(choice, then, other):
+            return select(*(_where(e, cond, holds) for e in (choice, then, other)))
+        case _:
+            return expr
+
+
+def _decides(what: Op | Control) -> bool:
+    """Whether an instruction decides something, or sets a predicate that may."""
+    if isinstance(what, Assign):
+        return what.var.dtype.kind == "pred"
+    return not isinstance(what, Op)
 
 
 def _wrapped_as(expr: Expr, kind: CType) -> Expr:
@@ -468,6 +534,17 @@ def _is_short(value: Expr) -> bool:
     """Whether an expression costs no more than a register, wherever it is."""
     match value:
         case Const() | Base() | Var() | Special() | Binary("+", Base(), Const()):
+            return True
+        case Unary("not", Var()):
+            return True
+        case _:
+            return False
+
+
+def _is_choice(value: Expr) -> bool:
+    """Whether a condition chooses one of two numbers."""
+    match value:
+        case Select(_, Const(), Const()):
             return True
         case _:
             return False

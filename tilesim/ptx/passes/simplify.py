@@ -1,12 +1,8 @@
-"""MIR of PTX without detours: fewer predicates, registers and instructions.
+"""MIR of PTX without detours: fewer registers and instructions.
 
-    selp r, 1, 0, p
-    setp q, r == 0        ->    branch ..., cond=p, sense=False
-    branch ..., cond=q
-
-Inline assembly hands its predicates on so, `elect.sync` and polls among them. What an instruction
-that only sets registers from others sets, and is not read, is left out. Instructions that compute
-data of the same data are one, which has the results of all:
+What registers hold takes their place (`tilesim.ptx.passes.forwarding`). What an instruction that
+only sets registers from others sets, and is not read, is left out. Instructions that compute data
+of the same data are one, which has the results of all:
 
     cvt r1, f1, f2
     cvt r2, f3, f4        ->    ptx.data "cvt", {r1, r2}, {tile}
@@ -26,12 +22,12 @@ that holds zero decides one: a number of the launch that is not zero is asked as
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.ssa import given
 from tilesim.analysis.uses_defs import mentioned, mentions_of, registers_set, replaced, sets_only
-from tilesim.ir.expr import Const, Expr, Unary, Var, constant, walk
+from tilesim.ir.expr import Const, Expr, Var, constant
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.compute import AccessTile, Data
@@ -42,35 +38,10 @@ from tilesim.records import dataclass, field, replace
 from tilesim.transforms.rewrite import renumbered
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What a register holds: ``then`` where a predicate holds, ``other`` where it does not; one
-    number if there is none."""
-
-    flag: Var | None
-    then: int
-    other: int
-
-    @property
-    def predicate(self) -> Expr | None:
-        """What is true where the register is not 0; None if the predicate does not decide that."""
-        if self.flag is None or bool(self.then) == bool(self.other):
-            return None
-        return self.flag if self.then else Unary("not", self.flag)
-
-    @property
-    def always(self) -> Const | None:
-        """Whether it is not 0, if it is so whatever the predicate says."""
-        return Const(int(bool(self.then))) if bool(self.then) == bool(self.other) else None
-
-
 def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
-    """``mir`` with predicates in place of what decides them, and what registers hold in place
-    of them, but for those of ``given``. It does the same."""
+    """``mir`` with what registers hold in place of them, but for those of ``given``. It does the
+    same."""
     graph, listing = graph_of(mir), Listing(mir.code)
-    flags = {var.name: var for var in mir.kernel.variables if var.dtype.kind == "pred"}
-    for block in graph.blocks:
-        _shorten(listing, block, flags)
     again = _set_again(graph, listing, ())
     typing = forward(graph, listing, given, again)
     unread = _unread(graph, listing, again)
@@ -193,111 +164,6 @@ def _same(what: Op | Control) -> bool:
             return name == same
         case _:
             return False
-
-
-def _shorten(listing: Listing, block: Sequence[int], flags: Mapping[str, Var]) -> None:
-    """Puts what decides predicates in place of them; ``flags`` are all by name."""
-    choices = _Choices()
-    for number in block:
-        instruction, names = listing.code[number], listing.names[number]
-        if not choices.keys().isdisjoint(names):
-            short = _with_flags(instruction, choices)
-            if short is not instruction:
-                listing.put(number, short)
-        what = instruction.what
-        found = None
-        if isinstance(what, Assign) and instruction.guard is None and len(names) <= 1:
-            found = _choice(what, names, choices, flags)
-        if choices:
-            for name in listing.sets[number]:
-                choices.forget(name)
-        if found is not None and isinstance(what, Assign) and found.flag != what.var:
-            choices.note(what.var.name, found)
-
-
-class _Choices(dict[str, _Choice]):
-    """What registers hold at one place, by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: by predicate, the registers that it may decide
-        self._decided: dict[str, list[str]] = {}
-
-    def note(self, name: str, choice: _Choice) -> None:
-        """A register is set to that."""
-        self[name] = choice
-        if choice.flag is not None:
-            self._decided.setdefault(choice.flag.name, []).append(name)
-
-    def forget(self, name: str) -> None:
-        """A register is set: what it chose, and what it held, are so no more."""
-        self.pop(name, None)
-        for other in self._decided.pop(name, ()):
-            choice = self.get(other)
-            if choice is not None and choice.flag is not None and choice.flag.name == name:
-                del self[other]
-
-
-def _choice(
-    assign: Assign, names: Collection[str], choices: Mapping[str, _Choice], flags: Mapping[str, Var]
-) -> _Choice | None:
-    """What is assigned, if one predicate decides it; at most one register is mentioned."""
-    match assign.value:
-        case Const(int() as value) if 0 <= value < 1 << assign.var.dtype.bits:
-            return _Choice(None, value, value)
-        case _:
-            pass
-    name = next(iter(names), "")
-    if name in choices:
-        choice = choices[name]
-    elif name in flags:
-        choice = _Choice(flags[name], 1, 0)
-    else:
-        return None
-    found = []
-    for value in (choice.then, choice.other):
-        match replaced(assign.value, {name: Const(value)}):
-            case Const(int() as held) if 0 <= held < 1 << assign.var.dtype.bits:
-                found.append(bool(held) if assign.var.dtype.kind == "pred" else held)
-            case _:
-                return None
-    return _Choice(choice.flag, *found)
-
-
-def _with_flags(instruction: Instruction, choices: Mapping[str, _Choice]) -> Instruction:
-    """An instruction that tests what decides it."""
-    what, guard = instruction.what, instruction.guard
-    match what:
-        case Branch(cond=Expr() as cond, sense=sense) if flags := _flags(cond, choices):
-            cond = replaced(cond, flags)
-            match cond:
-                case Unary("not", inner):
-                    what = replace(what, cond=inner, sense=not sense)
-                case _:
-                    what = replace(what, cond=cond)
-        case Assign(value=value) if flags := _flags(value, choices):
-            what = replace(what, value=replaced(value, flags))
-        case WgmmaMmaAsync(accumulate=Var(name)) if name in choices:
-            always = choices[name].always
-            what = what if always is None else replace(what, accumulate=always)
-        case _:
-            pass
-    if guard is not None and (flags := _flags(guard, choices)):
-        guard = replaced(guard, flags)
-    if what is instruction.what and guard is instruction.guard:
-        return instruction
-    return replace(instruction, what=what, guard=guard)
-
-
-def _flags(expr: Expr, choices: Mapping[str, _Choice]) -> dict[str, Expr]:
-    """What decides the predicates in an expression."""
-    found: dict[str, Expr] = {}
-    for part in walk(expr):
-        if isinstance(part, Var) and part.dtype.kind == "pred" and part.name in choices:
-            flag = choices[part.name].predicate
-            if flag is not None:
-                found[part.name] = flag
-    return found
 
 
 class Together:
