@@ -93,7 +93,7 @@ def test_every_spelling_is_prepared_for_reading(mnemonic: str) -> None:
         ),
         (
             "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%rd1], [%r1], 256;",
-            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.bf16x2",
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16",
         ),
     ],
 )

@@ -4,19 +4,20 @@ A template is an opcode and operands, such as ``vote.sync.{mode}.pred {result}, 
 {mask};``. In the opcode ``{name}`` is the text of an attribute and ``{.name}`` the same with a dot
 before it, or nothing where the attribute is None, False or empty (True is its name).
 ``{.name=text}`` is ``.text`` instead, in which ``*`` stands for the attribute's text. Of a view or
-mbarrier ``{name.space}`` is the state space with a dot (``{name.space=a|b}``: that is a or b),
-``{name.type}`` the type of registers that hold its elements as bits, ``{name.element}`` that type
-if it is computed with; of a list ``{name.vec}`` is ``.v2``, ``.v4`` or nothing.
+mbarrier ``{name.space}`` is the state space with a dot (``{name.space=a|b}``: that is a or b, and
+written as a, which has both), ``{name.type}`` the type of registers that hold its elements as bits,
+``{name.element}`` that type if it is computed with, and ``{name.reduced}`` the type if memory
+combines the elements one by one; of a list ``{name.vec}`` is ``.v2``, ``.v4`` or nothing.
 
 Among the operands ``{name}`` is a field: a register that is set (None is written ``_``), an
 expression, the address of a view or an mbarrier (in brackets), an immediate, or a list of them in
 braces for a tuple. ``{,name}`` is the same with a comma before it, or nothing where the field is
-None. A letter after a colon is the class of its register as in inline PTX (``p`` for a predicate),
-where that is not what its type says; a longer word is the attribute that has the letter, or the
-view of which the register holds elements. For a view it is what lies there, as the address does not
-say it: ``{row:8*b16}`` are 8 elements of 16 bits, ``{src:results*}`` as many of the opcode's type
-as the tuple holds, ``{dst:size*b8}`` that many bytes. With a ``!`` at the end a list of one is
-written without braces.
+what it is by default. A letter after a colon is the class of its register as in inline PTX (``p``
+for a predicate), where that is not what its type says; a longer word is the attribute that has the
+letter, or the view of which the register holds elements. For a view it is what lies there, as the
+address does not say it: ``{row:8*b16}`` are 8 elements of 16 bits, ``{src:results*}`` as many of
+the opcode's type as the tuple holds, ``{dst:size*b8}`` that many bytes. With a ``!`` at the end a
+list of one is written without braces.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tilesim.ir.op import Op
 from tilesim.records import dataclass
 
 _SLOT = re.compile(
-    r"\{([.,]?)(\w+)(?:\.(space|type|element|vec))?(?::(\w+(?:\*\w*)?))?(?:=([\w:|*]+))?(!?)\}"
+    r"\{([.,]?)(\w+)(?:\.(space|type|element|reduced|vec))?(?::(\w+(?:\*\w*)?))?(?:=([\w:|*]+))?(!?)\}"
 )
 #: operations on bits, whatever the type
 _BITWISE = frozenset({"and", "or", "xor"})
@@ -123,11 +124,14 @@ def _qualifier(op: Op, slot: Slot) -> str:
     value = getattr(op, slot.name)
     match slot.part:
         case "space":
-            return space_of(value)
+            first, either, _ = slot.text.partition("|")
+            return f".{first}" if either else space_of(value)
         case "type":
             return type_of(value.dtype)
         case "element":
             return element_of(value.dtype, bitwise=getattr(op, "op", "") in _BITWISE)
+        case "reduced":
+            return reduced_of(value.dtype, getattr(op, "op", ""))
         case "vec":
             return f".v{len(value)}" if len(value) > 1 else ""
         case _:
@@ -164,6 +168,15 @@ def element_of(dtype: DType, *, bitwise: bool = False) -> str:
     if bitwise:
         return f"b{dtype.bits}"
     return str(dtype) if dtype.bits >= 32 else f"{dtype}x{32 // dtype.bits}"
+
+
+def reduced_of(dtype: DType, op: str) -> str:
+    """The type of elements that memory combines one by one, as an operation names it."""
+    if op in _BITWISE:
+        return f"b{dtype.bits}"
+    if op == "add" and dtype.bits == 16:
+        return f"noftz.{dtype}"
+    return "u64" if op == "add" and dtype.name == "s64" else str(dtype)
 
 
 def register_of(dtype: DType) -> str:

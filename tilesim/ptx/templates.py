@@ -284,7 +284,7 @@ def _choices(cls: Any, hints: Mapping[str, Any], slot: Slot) -> _Choices:
             spaces = slot.text.split("|") if slot.text else _SPACES
             more = ("shared",) if "shared::cta" in spaces else ()
             return _Choices(slot, {text: text for text in (*spaces, *more)})
-        case "type" | "element":
+        case "type" | "element" | "reduced":
             return _Choices(slot, {text: text for text in WIDTH if text != "pred"})
         case "vec":
             return _Choices(slot, {text: text for text in _VECTORS})

@@ -40,9 +40,9 @@ vector(
       for (s32 i = 0; i < 8; ++i) {
         asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");  // cp.async.bulk.wait_group
         asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" :: "r"(loaded + 8 * (i & 1)), "r"(1024) : "memory");  // mbarrier.arrive.expect_tx
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(smem + ((i & 1) * 1024)), "l"((X + (((cta_x * 8) + i) * 256))), "r"(1024), "r"(loaded + 8 * (i & 1)) : "memory");  // cp.async.bulk.load
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 1024, [%2];" :: "r"(smem + ((i & 1) * 1024)), "l"((X + (((cta_x * 8) + i) * 256))), "r"(loaded + 8 * (i & 1)) : "memory");  // cp.async.bulk.load
         while (!mbarrier_try_wait_parity_acquire_cta(loaded + 8 * (i & 1), (u32)((i >> 1) & 1))) {}  // mbarrier.wait
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: "l"((Y + (((cta_x * 8) + i) * 256))), "r"(smem + ((i & 1) * 1024)), "r"(1024) : "memory");  // cp.async.bulk.store
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 1024;" :: "l"((Y + (((cta_x * 8) + i) * 256))), "r"(smem + ((i & 1) * 1024)) : "memory");  // cp.async.bulk.store
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");  // cp.async.bulk.commit_group
       }
       asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // cp.async.bulk.wait_group

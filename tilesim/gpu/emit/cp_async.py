@@ -6,15 +6,9 @@ from math import prod
 
 from tilesim.analysis.divergence import is_divergent
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter, asm
-from tilesim.gpu.emit.memory import Index, mbar_address, pointer, shared_offset
+from tilesim.gpu.emit.memory import Index, pointer, shared_offset
 from tilesim.ir.declarations import View
-from tilesim.ir.ops.cp_async import (
-    CpAsync,
-    CpAsyncCommitGroup,
-    CpAsyncMbarrierArrive,
-    CpAsyncWaitAll,
-    CpAsyncWaitGroup,
-)
+from tilesim.ir.ops.cp_async import CpAsync
 from tilesim.ir.registers import operands
 
 
@@ -75,24 +69,3 @@ def _place(e: Emitter, op: CpAsync, view: View) -> Index:
         outer = prod(view.extents[:d])
         index[d] = f"(s32)({element}{f' % {extent}' if outer > 1 else ''})"
     return index
-
-
-@EMIT.rule(CpAsyncCommitGroup)
-def _commit(e: Emitter, op: CpAsyncCommitGroup) -> None:
-    e.asm("cp.async.commit_group;")
-
-
-@EMIT.rule(CpAsyncWaitGroup)
-def _wait_group(e: Emitter, op: CpAsyncWaitGroup) -> None:
-    e.asm(f"cp.async.wait_group {op.pending};")
-
-
-@EMIT.rule(CpAsyncWaitAll)
-def _wait_all(e: Emitter, op: CpAsyncWaitAll) -> None:
-    e.asm("cp.async.wait_all;")
-
-
-@EMIT.rule(CpAsyncMbarrierArrive)
-def _mbarrier_arrive(e: Emitter, op: CpAsyncMbarrierArrive) -> None:
-    form = f"cp.async.mbarrier.arrive{'.noinc' if op.noinc else ''}.shared::cta.b64"
-    e.asm(f"{form} [%0];", [("r", mbar_address(e, op.mbar))])

@@ -2,83 +2,31 @@
 
 from __future__ import annotations
 
-from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
-from tilesim.gpu.emit.memory import mbar_address, mbar_space
+from tilesim.gpu.emit.emitter import EMIT, Emitter
+from tilesim.gpu.emit.memory import mbar_address
+from tilesim.gpu.emit.spelled import spell
 from tilesim.gpu.emit.watch import watched_wait
 from tilesim.ir.arithmetic import CType
-from tilesim.ir.declarations import Mbar
-from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.ops.mbarrier import (
-    FenceMbarrierInit,
     MbarrierArrive,
-    MbarrierArriveDrop,
-    MbarrierArriveExpectTx,
-    MbarrierCompleteTx,
-    MbarrierExpectTx,
-    MbarrierInit,
-    MbarrierInval,
-    MbarrierPendingCount,
     MbarrierTestWait,
     MbarrierTryWait,
     MbarrierWait,
 )
-
-
-@EMIT.rule(MbarrierInit)
-def _init(e: Emitter, op: MbarrierInit) -> None:
-    operands = [("r", mbar_address(e, op.mbar)), ("r", e.cast(op.count, "u32"))]
-    e.asm("mbarrier.init.shared::cta.b64 [%0], %1;", operands)
-
-
-@EMIT.rule(MbarrierInval)
-def _inval(e: Emitter, op: MbarrierInval) -> None:
-    e.asm("mbarrier.inval.shared::cta.b64 [%0];", [("r", mbar_address(e, op.mbar))])
-
-
-def _arrive_on(e: Emitter, name: str, mbar: Mbar, operand: Expr | None, token: Var | None) -> None:
-    """``name.space.b64 token, [mbar], operand``; ``_`` is the sink for a token that is not used."""
-    inputs: list[AsmOperand] = [("r", mbar_address(e, mbar))]
-    if operand is not None:
-        inputs.append(("r", e.cast(operand, "u32")))
-    outputs: list[AsmOperand] = [] if token is None else [("=l", e.var(token))]
-    first = len(outputs)
-    sink = "_" if token is None else "%0"
-    rest = "" if operand is None else f", %{first + 1}"
-    e.asm(f"{name}{mbar_space(mbar)}.b64 {sink}, [%{first}]{rest};", inputs, outputs)
+from tilesim.ir.spelling import opcode
 
 
 @EMIT.rule(MbarrierArrive)
 def _arrive(e: Emitter, op: MbarrierArrive) -> None:
-    if op.no_complete:
-        token = _discarded(e) if op.token is None else op.token
-        _arrive_on(e, "mbarrier.arrive.noComplete.release.cta", op.mbar, op.count, token)
+    """The form that does not end a phase names its count always, and has no sink for the token."""
+    if not op.no_complete:
+        spell(e, op)
         return
-    count = None if constant(op.count) == 1 else op.count
-    _arrive_on(e, f"mbarrier.arrive.{op.sem}.{op.scope}", op.mbar, count, op.token)
-
-
-def _discarded(e: Emitter) -> Var:
-    """A variable for the token of a form that has no sink."""
-    e.names.names.setdefault("discarded_token", "discarded_token")
-    return Var("discarded_token")
-
-
-@EMIT.rule(MbarrierArriveExpectTx)
-def _arrive_expect_tx(e: Emitter, op: MbarrierArriveExpectTx) -> None:
-    _arrive_on(e, f"mbarrier.arrive.expect_tx.{op.sem}.{op.scope}", op.mbar, op.bytes, op.token)
-
-
-@EMIT.rule(MbarrierArriveDrop)
-def _arrive_drop(e: Emitter, op: MbarrierArriveDrop) -> None:
-    name = "mbarrier.arrive_drop" if op.bytes is None else "mbarrier.arrive_drop.expect_tx"
-    operand = op.count if op.bytes is None else op.bytes
-    _arrive_on(e, f"{name}.{op.sem}.{op.scope}", op.mbar, operand, op.token)
-
-
-@EMIT.rule(MbarrierExpectTx, MbarrierCompleteTx)
-def _transaction(e: Emitter, op: MbarrierExpectTx | MbarrierCompleteTx) -> None:
-    operands = [("r", mbar_address(e, op.mbar)), ("r", e.cast(op.bytes, "u32"))]
-    e.asm(f"{op.mnemonic}.relaxed.{op.scope}{mbar_space(op.mbar)}.b64 [%0], %1;", operands)
+    if op.token is None:
+        e.names.names.setdefault("discarded_token", "discarded_token")
+    token = "discarded_token" if op.token is None else e.var(op.token)
+    inputs = [("r", mbar_address(e, op.mbar)), ("r", e.cast(op.count, "u32"))]
+    e.asm(f"{opcode(op)} %0, [%1], %2;", inputs, [("=l", token)])
 
 
 def _query(
@@ -129,22 +77,3 @@ def _test_wait(e: Emitter, op: MbarrierTestWait) -> None:
 @EMIT.rule(MbarrierTryWait)
 def _try_wait(e: Emitter, op: MbarrierTryWait) -> None:
     _poll(e, op, _query(e, op, "mbarrier.try_wait", op.time_hint))
-
-
-@EMIT.rule(MbarrierPendingCount)
-def _pending_count(e: Emitter, op: MbarrierPendingCount) -> None:
-    e.define(
-        "mbarrier_pending_count",
-        """
-DEVICE u32 mbarrier_pending_count(u64 token) {
-  u32 count;
-  asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(count) : "l"(token));
-  return count;
-}""",
-    )
-    e.line(f"{e.var(op.result)} = mbarrier_pending_count({e.cast(op.token, 'u64')});")
-
-
-@EMIT.rule(FenceMbarrierInit)
-def _fence_init(e: Emitter, op: FenceMbarrierInit) -> None:
-    e.asm("fence.mbarrier_init.release.cluster;")

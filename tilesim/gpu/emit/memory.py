@@ -99,11 +99,6 @@ def mbar_address(e: Emitter, mbar: Mbar) -> str:
     return address if mbar.cta is None else _mapped(e, address, mbar.cta)
 
 
-def mbar_space(mbar: Mbar) -> str:
-    """State space qualifier of operations on an mbarrier."""
-    return space_of(mbar)
-
-
 def pointer(e: Emitter, view: View, index: Index | None = None, kind: str | None = None) -> str:
     """A C pointer to a view's first (or indexed) element, of its storage type or ``kind``."""
     stored = kind or storage_type(view.dtype)
@@ -134,15 +129,17 @@ def _elements(e: Emitter, view: View, index: Index) -> str:
     return _sum(e, view, strides, index, wide=tensor.nbytes >= _FAR)
 
 
-def asm_address(e: Emitter, view: View) -> tuple[str, AsmOperand]:
-    """State space qualifier and address operand of a scalar access to a view."""
+def asm_address(e: Emitter, view: View, *, swizzle: bool = True) -> tuple[str, AsmOperand]:
+    """State space qualifier and address operand of an access to a view; ``swizzle`` as for
+    `shared_address`."""
     if isinstance(view.tensor, AddressedTensor):
         wide = view.space != "shared"
-        return space_of(view), ("l" if wide else "r", _at_address(e, view, view.tensor))
+        address = _at_address(e, view, view.tensor, swizzle=swizzle)
+        return space_of(view), ("l" if wide else "r", address)
     if isinstance(view.tensor, GlobalTensor):
         return ".global", ("l", pointer(e, view))
     space = ".shared::cta" if view.cta is None else ".shared::cluster"
-    return space, ("r", shared_address(e, view, swizzle=True))
+    return space, ("r", shared_address(e, view, swizzle=swizzle))
 
 
 def _at_address(e: Emitter, view: View, tensor: AddressedTensor, *, swizzle: bool = True) -> str:

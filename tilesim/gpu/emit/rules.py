@@ -3,7 +3,6 @@
 from tilesim.gpu.emit import (
     bar,
     clc,
-    cluster,
     cp_async,
     mbarrier,
     scalar,
@@ -15,17 +14,19 @@ from tilesim.gpu.emit import (
 )
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.spelled import spell
+from tilesim.gpu.emit.watch import blocking
 from tilesim.ir.op import Op
 
 __all__ = [
-    "EMIT", "bar", "clc", "cluster", "cp_async", "mbarrier", "scalar", "tcgen05", "tensormap",
-    "tile", "tma", "wgmma", "write",
+    "EMIT", "bar", "clc", "cp_async", "mbarrier", "scalar", "tcgen05", "tensormap", "tile", "tma",
+    "wgmma", "write",
 ]  # fmt: skip
 
 
 def write(e: Emitter, op: Op) -> None:
     """Writes an instruction: as its family's rule says, or as it is spelled."""
-    if type(op) in EMIT:
-        EMIT[type(op)](e, op)
-    else:
-        spell(e, op)
+    with blocking(e, op):
+        if type(op) in EMIT:
+            EMIT[type(op)](e, op)
+        else:
+            spell(e, op)

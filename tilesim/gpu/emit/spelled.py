@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, mbar_address
@@ -25,6 +25,8 @@ class _Asm:
     def __init__(self, e: Emitter, op: Op) -> None:
         self.e = e
         self.results = results_of(type(op))
+        #: whether it swizzles its addresses itself: copies do that in hardware
+        self.swizzles = op.engine != "TMA"
         self.outputs: list[AsmOperand] = []
         self.inputs: list[AsmOperand] = []
         self.before: list[str] = []
@@ -47,7 +49,7 @@ class _Asm:
             case Expr():
                 return self._input(value, slot.register)
             case View():
-                return self._add(asm_address(self.e, value)[1])
+                return self._add(asm_address(self.e, value, swizzle=self.swizzles)[1])
             case Mbar():
                 return self._add(("r", mbar_address(self.e, value)))
             case _:
@@ -126,12 +128,13 @@ def _whole(mask: Expr | None) -> bool:
 
 
 def _texts(built: _Asm, op: Op, parts: tuple[str | Slot, ...]) -> Iterator[str]:
+    defaults = {f.name: f.default for f in fields(op)}
     for part in parts:
         if isinstance(part, str):
             yield part.replace("%", "%%")
             continue
         value = getattr(op, part.name)
-        if part.mark and value is None:
+        if part.mark and value == defaults.get(part.name):
             continue
         comma = ", " if part.mark else ""
         yield comma + built.operand(value, replace(part, register=_register(op, part)))

@@ -11,14 +11,12 @@ from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.spelled import spell
 from tilesim.gpu.emit.tile import name_of
-from tilesim.gpu.emit.watch import blocking
 from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
 from tilesim.ir.checks.instructions import CORE_BYTES, wrong_rows
 from tilesim.ir.declarations import Fragment, SharedTensor, View
 from tilesim.ir.instruction_descriptor import encode
 from tilesim.ir.ops.tcgen05 import (
     LOAD_SHAPES,
-    Tcgen05Alloc,
     Tcgen05Cp,
     Tcgen05Ld,
     Tcgen05Shift,
@@ -51,12 +49,6 @@ def _group(cta_group: int) -> str:
 
 def _address(e: Emitter, view: TmemView) -> AsmOperand:
     return "r", e.cast(view.address, "u32")
-
-
-@EMIT.rule(Tcgen05Alloc)
-def _alloc(e: Emitter, op: Tcgen05Alloc) -> None:
-    with blocking(e, "the tensor memory allocator"):
-        spell(e, op)
 
 
 # ---------------------------------------------------------------------- mma

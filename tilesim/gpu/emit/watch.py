@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from tilesim.gpu.emit.emitter import Emitter
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarRed, BarSync, Setmaxnreg
+from tilesim.ir.ops.cluster import ClusterWait
+from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 
 #: words of a record: kind | site << 32, phase operand, mbarrier index, ns waited
 #: (not the barrier's state: a load from a live mbarrier does not return it on SM90)
@@ -82,10 +86,26 @@ def _plain(e: Emitter, index: Expr) -> str:
     return e.cast(index, "u32")
 
 
+def _waited_for(op: Op) -> str:
+    """What an instruction waits for in hardware; "" if it does not."""
+    match op:
+        case BarSync(id=barrier) | BarRed(id=barrier):
+            return f"named barrier {barrier}"
+        case ClusterWait():
+            return "the cluster barrier"
+        case Setmaxnreg():
+            return "the register pool"
+        case Tcgen05Alloc():
+            return "the tensor memory allocator"
+        case _:
+            return ""
+
+
 @contextmanager
-def blocking(e: Emitter, what: str) -> Iterator[None]:
-    """Surrounds an instruction that blocks in hardware with a record, if there is a watchdog."""
-    if not e.options.watchdog:
+def blocking(e: Emitter, op: Op) -> Iterator[None]:
+    """Surrounds an instruction, if it blocks in hardware and there is a watchdog, with a record."""
+    what = _waited_for(op) if e.options.watchdog else ""
+    if not what:
         yield
         return
     use_watchdog(e)

@@ -208,7 +208,7 @@ class BulkReducePeer(_ToPeer):
     mnemonic = "cp.reduce.async.bulk.peer"
     ptx = (
         "cp.reduce.async.bulk{dst.space=shared::cluster}{src.space=shared::cta}."
-        "mbarrier::complete_tx::bytes.{op}.{dst.element} "
+        "mbarrier::complete_tx::bytes.{op}.{dst.reduced} "
         "[{dst:nbytes*}], [{src:nbytes*}], {nbytes:r}, [{mbar}];"
     )
 
@@ -275,7 +275,7 @@ class BulkReduce(_ToGlobal):
     mnemonic = "cp.reduce.async.bulk"
     ptx = (
         "cp.reduce.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group.{op}."
-        "{dst.element} [{dst:nbytes*}], [{src:nbytes*}], {nbytes:r};"
+        "{dst.reduced} [{dst:nbytes*}], [{src:nbytes*}], {nbytes:r};"
     )
     hints = frozenset({"noftz"})
 

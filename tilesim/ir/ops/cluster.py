@@ -100,7 +100,7 @@ class RedAsync(Op):
     mnemonic = "red.async"
     ptx = (
         "red.async.relaxed.cluster{dst.space=shared::cluster}.mbarrier::complete_tx::bytes.{op}."
-        "{dst.element} [{dst}], {value:dst}, [{mbar}];"
+        "{dst.reduced} [{dst}], {value:dst}, [{mbar}];"
     )
     engine = "st.async"
     features = frozenset({"cluster"})

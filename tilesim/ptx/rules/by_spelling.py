@@ -172,7 +172,7 @@ class _Reader:
 
     def _view(self, slot: Slot, operand: Flat, numbers: dict[str, int | None]) -> View:
         count, starred, name = slot.register.partition("*")
-        exact = self.reading.text(slot.name, "element")
+        exact = self.reading.text(slot.name, "element", "reduced")
         text = name or exact or self.reading.text(slot.name, "type") or "b8"
         dtype, packed = element(text) if exact else (self._stored(text), 1)
         shape: tuple[int, ...] = ()
