@@ -153,7 +153,8 @@ def product_form(k: Builder, *, form: str, commit: bool = True, wait: bool = Tru
 SP = "k.tcgen05.mma_sp(d, s.a, s.b, fields, accumulate=0)"
 
 
-# U19 is about scale factors; metadata are overwritten in the same way.
+# U19 is about scale factors; metadata are overwritten in the same way. A product that executes
+# between two copies orders all that they write, if it reads some of it.
 @row(
     "LG14-metadata",
     practice=completes(),
@@ -169,7 +170,20 @@ SP = "k.tcgen05.mma_sp(d, s.a, s.b, fields, accumulate=0)"
     ),
 )
 @row("LG14-metadata-wait", completes(), wait=True)
-def metadata_overwrite(k: Builder, *, wait: bool = False) -> None:
+@row(
+    "LG14-metadata-of-others",
+    fails(
+        defect(
+            "tcgen05-order",
+            t=(
+                'k.tcgen05.cp(four, words, "128x128b")  # old',
+                'k.tcgen05.cp(four, words, "128x128b")  # new',
+            ),
+        )
+    ),
+    own=False,
+)
+def metadata_overwrite(k: Builder, *, wait: bool = False, own: bool = True) -> None:
     b, done = k.mbarriers("b"), k.mbarriers("done")
     s = operands(k, (b, 1), (done, 1))
     words, fill = k.shared("words", u32, (ROWS, 4)), k.fragment("fill", u32, (ROWS, 4))
@@ -180,8 +194,10 @@ def metadata_overwrite(k: Builder, *, wait: bool = False) -> None:
     k.sync_threads()
     d = k.tcgen05.tensor(s.address, f32, (ROWS, COLUMNS), name="d")
     four = k.tcgen05.tensor(s.address + COLUMNS, u32, (ROWS, 4), name="four")
-    fields = four[:, 0:1]
+    others = k.tcgen05.tensor(s.address + COLUMNS + 4, u32, (ROWS, 4), name="others")
+    fields = (four if own else others)[:, 0:1]
     with thread(k, 4, "t"):
+        k.tcgen05.cp(others, words, "128x128b")
         k.tcgen05.cp(four, words, "128x128b")  # old
         k.tcgen05.mma_sp(d, s.a, s.b, fields, accumulate=0)
         if wait:

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.relaxed import fencing
 from tilesim.analysis.ssa import assigned
+from tilesim.analysis.thread_values import Threads, Value
 from tilesim.analysis.uniformity import diverging
 from tilesim.analysis.uses_defs import expressions_in, mentioned, mentions
 from tilesim.ir import effects as fx
@@ -30,6 +33,7 @@ from tilesim.ir.effects import (
     Issues,
     JoinsBarrier,
     JoinsCluster,
+    Orders,
     UsesFragment,
 )
 from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, constant
@@ -40,7 +44,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.program import Break, For, If, Program, Stmt, While, children
 from tilesim.ir.registers import defined, operands
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import WordAccess, word_access
 
 #: lanes of a warp
 _ALL = 32
@@ -112,8 +116,17 @@ class _Splitting:
                 where = frozenset[str]().union(*map(mentioned, expressions_in(access.view)))
                 if access.asynchronous or self._differs(where):
                     self._add(number, _ALL)  # each one comes after its lane alone (D14)
+                elif self._hands_on(access) and number not in self._single:
+                    self._add(number, _ALL)  # of those at one word, too, each learns of others
         for number in self._crowds:
             self._add(number, 1)
+
+    def _hands_on(self, access: WordAccess) -> bool:
+        """Whether an access may hand over what its thread did, and learn what others have."""
+        fenced = any(e.releases for _, e in self._mir.all_of(Orders))
+        return (
+            access.combine is not None and access.result is not None and (access.releases or fenced)
+        )
 
     def _of_each_lane(self, number: int) -> bool:
         """Whether lanes may give a tensor core operations of their own, or commit them each to an
@@ -224,7 +237,6 @@ class _Splitting:
         ]
         # one that is named by its address may be any
         unnamed = any(isinstance(mbar.array, AddressedMbarriers) for _, _, mbar in barriers)
-        single = self._single()
         inits: dict[str, list[int | None]] = {}
         crowds: dict[str, list[int]] = {}
         for number, op, mbar in barriers:
@@ -232,7 +244,7 @@ class _Splitting:
             count = getattr(op, "count", None)
             if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
                 inits.setdefault(name, []).append(constant(count))
-            elif "arrive" in op.mnemonic and number not in single:
+            elif "arrive" in op.mnemonic and number not in self._single:
                 crowds.setdefault(name, []).append(number)
         return [
             number
@@ -241,14 +253,23 @@ class _Splitting:
             for number in numbers
         ]
 
+    @cached_property
     def _single(self) -> set[int]:
-        """What only an elected lane executes."""
+        """What only one lane of a warp executes: the elected one, or one that a number tells."""
         found: set[int] = set()
-        for number in self._splits:
-            branch = self._mir.code[number].what
-            if not isinstance(branch, Branch) or branch.cond is None:
+        threads = Threads(self._graph)
+
+        def in_others(cond: Expr, number: int) -> bool | None:
+            chosen = self._unelected(self._set_before(number, cond))
+            return _in_most(threads.value(cond, number)) if chosen is None else chosen
+
+        for number, instruction in enumerate(self._mir.code):
+            guard, branch = instruction.guard, instruction.what
+            if guard is not None and in_others(guard, number) is False:
+                found.add(number)
+            if number not in self._splits or not isinstance(branch, Branch) or branch.cond is None:
                 continue
-            others = self._unelected(self._set_before(number, branch.cond))
+            others = in_others(branch.cond, number)
             if others is not None:
                 graph, meet = self._graph, self._graph.reconvergence[number]
                 taken = graph.between(branch.target, meet)
@@ -279,6 +300,17 @@ class _Splitting:
                 return None if None in parts else not decides
             case _:
                 return None
+
+
+def _in_most(condition: Value) -> bool | None:
+    """What a condition is in all lanes of each warp but one at most, by threads; None if it is not
+    known to be the same in these."""
+    if not isinstance(condition, np.ndarray):
+        return None
+    holds = (condition != 0).sum(axis=1)
+    if holds.max() <= 1:
+        return False
+    return True if holds.min() >= _ALL - 1 else None
 
 
 def _of_several(effect: Gathers) -> bool:

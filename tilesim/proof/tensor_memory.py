@@ -37,7 +37,8 @@ class TmemAccess:
     first of them at which position. ``form``: of a product, what identifies products of one form
     that accumulate in one place. ``other``: of an allocation by a pair, that of the other CTA.
     ``left``: of a load, the registers that have not been stored; ``stored``: by lane, at which
-    position the last of them was (U33)."""
+    position the last of them was (U33). ``products``: lanes and positions of those that have read
+    what a copy had left."""
 
     kind: str
     warp: Any
@@ -47,6 +48,7 @@ class TmemAccess:
     other: tuple[int, int] | None = None
     left: set[str] = field(default_factory=set)
     stored: dict[int, int] = field(default_factory=dict)
+    products: set[tuple[tuple[int, ...], int]] = field(default_factory=set)
 
     def state(self, s: State) -> None:
         """Tells it."""
@@ -54,6 +56,7 @@ class TmemAccess:
                sorted(self.left))  # fmt: skip
         s.points([(self.lanes[0], self.position), *([self.other] if self.other else [])])
         s.points(sorted(self.stored.items()))
+        s.points(sorted((lanes[0], position) for lanes, position in self.products))
 
     def stores(self, register: str, lanes: Sequence[int], positions: Sequence[int]) -> None:
         """All lanes store one of the registers that a load has set, or what is made of it."""
@@ -298,10 +301,7 @@ class Ordered:
         halves = [(a.lanes, a.position)]
         if a.other is not None and b.kind != "free":  # it is one act of both CTAs (G9)
             halves.append((tuple(range(a.other[0], a.other[0] + _QUARTER)), a.other[1]))
-        issued = all(
-            any(i in some or self.order.rows[i, rows, some[0]].max() >= n for some, n in halves)
-            for i in b.lanes
-        )
+        issued = self._issued(halves, b, rows)
         if a.kind == "alloc":
             return issued
         # by the text, tcgen05.fence is of its thread, and no lane's fence counts for its warp
@@ -310,6 +310,17 @@ class Ordered:
         if self._over(x, b, together=by_warp) or (a.stored and self._behind_stores(a, b)):
             return True
         return issued and b.kind != "free" and self._in_issue_order(x, y)
+
+    def _issued(
+        self, some: Sequence[tuple[tuple[int, ...], int]], b: TmemAccess, rows: Sequence[Row]
+    ) -> bool:
+        """Whether each lane that makes the later access comes after one of some others, given as
+        lanes and position, or is among its lanes."""
+        known = self.order.rows
+        return all(
+            any(i in lanes or known[i, rows, lanes[0]].max() >= n for lanes, n in some)
+            for i in b.lanes
+        )
 
     def _over(self, x: Record, b: TmemAccess, *, together: bool) -> bool:
         """Whether an earlier access is known to be over; ``together``: to any lane of the warp, as
@@ -335,7 +346,12 @@ class Ordered:
             return bool(a.form == b.form)
         if (a.kind, b.kind) in (("mma", "mma"), ("mma", "cp")):
             return not x.write and not self.order.ptx
+        if a.kind == b.kind == "cp" and not self.order.ptx:
+            # a product executes behind the first and before the second
+            return self._issued([*a.products], b, [Row.TMEM])
         if (a.kind, b.kind) not in PIPELINED:
             return False
         self.before += [x] * (a.lanes != b.lanes)
+        if a.kind == "cp" and not y.write:
+            a.products.add((b.lanes, b.position))
         return True

@@ -4,6 +4,7 @@ order what different ones do (E11)."""
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel, s32, u32
+from tilesim.ir.ops.scalar import AtomicSem
 
 
 @kernel(warps=1)
@@ -179,7 +180,8 @@ def lanes_learn_at_words_of_their_own(k: Builder) -> None:
 
 @kernel(warps=2)
 def a_fence_that_lanes_execute_together_is_one_of_each(k: Builder) -> None:
-    """Two lanes write and fence; one of them raises the flag, and its data is read."""
+    """Two lanes write, fence, and write on; one of them raises the flag, and what it has written
+    before the fence is read."""
     flag, words, mine = k.shared("flag", u32, (1,)), k.shared("words", u32, (4,)), 0
     seen = k.var("seen", 0, dtype=u32)
     mine = 1  # wrong 1
@@ -190,13 +192,33 @@ def a_fence_that_lanes_execute_together_is_one_of_each(k: Builder) -> None:
     with k.role("tells", 0), k.if_(k.lane_id < 2):
         k.mem.store(words[k.lane_id], 1)  # error 1: race by tells
         k.fence.memory("acq_rel", "cta")
-        k.mem.store(words[k.lane_id + 2], 1)  # wrong 2, error 2: race by tells
+        k.mem.store(words[k.lane_id + 2], 1)  # error 2: race by tells
         with k.if_(k.lane_id.eq(0)):
             k.mem.store(flag[0], 1, sem="relaxed", scope="cta")
     with k.role("learns", 1), k.elected():
         with k.while_(seen < 1):
             k.mem.load(seen, flag[0], sem="acquire", scope="cta")
         k.mem.load(seen, words[mine])  # error 1 2: race by learns
+
+
+# right=bounded
+@kernel(warps=1)
+def the_lane_that_counts_last_reads_what_others_have_stored(k: Builder) -> None:
+    """Lanes count by one instruction; which of them is the last one is not known."""
+    count, words = k.shared("count", u32, (1,)), k.shared("words", u32, (32,))
+    value, old, last = k.var("value", 0, dtype=u32), k.var("old", 0, dtype=u32), 31
+    sem: AtomicSem = "acq_rel"
+    sem = "release"  # wrong 1
+    sem = "acquire"  # wrong 2
+    last = 30  # wrong 3
+    with k.one_thread():
+        k.mem.store(count[0], 0)
+    k.sync_threads()
+    k.mem.store(words[k.lane_id], k.lane_id)  # error 1 2 3: race
+    k.mem.atomic(count[0], "add", 1, result=old, sem=sem, scope="cta")
+    with k.if_(old.eq(last)):
+        for lane in range(32):
+            k.mem.load(value, words[lane])  # error 1 2 3: race
 
 
 @kernel(warps=1)

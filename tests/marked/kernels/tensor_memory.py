@@ -42,6 +42,37 @@ def a_sum_onto_what_nothing_wrote(k: Builder) -> None:
     free(k, address, 64)
 
 
+# strict=practice
+@kernel(target="sm_100a", warps=2)
+def a_lane_that_has_fenced_hands_on_in_memory(k: Builder) -> None:
+    """One lane waits, relaxed, and fences; its warp meets it, and loads (U20)."""
+    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
+    done, part = k.mbarriers("done"), k.fragment("part", f32, (32, 32))
+    for tensor, rows in ((a, 128), (b, 32)):
+        zero = k.fragment(f"zero{rows}", bf16, (rows, 16))
+        k.tile.fill(zero, 0)
+        with k.role("T", 0):
+            k.tile.store(tensor, zero)
+    k.fence.proxy_async()
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    address = allocate(k, 64)
+    d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
+    with k.role("T", 0), k.elected():
+        k.tcgen05.mma(d, a, b, accumulate=0)  # error 1 2: tcgen05-order by T
+        k.tcgen05.commit(done)
+    own = k.tcgen05.tensor(address + (1 << 21), f32, (32, 32), name="own")
+    with k.role("W", 1):
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.wait(done, 0, sem="relaxed")
+            k.tcgen05.fence_after_thread_sync()  # ok 2
+        k.sync_warp()  # ok 1
+        k.tcgen05.ld(part, own)  # error 1 2: tcgen05-order by W
+        k.tcgen05.wait_ld()
+    k.mbarrier.wait(done, 0)
+    free(k, address, 64)
+
+
 @kernel(target="sm_100a", warps=1)
 def columns_are_freed_once_and_all(k: Builder) -> None:
     address, columns = allocate(k, 64), 64

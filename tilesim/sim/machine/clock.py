@@ -7,9 +7,10 @@ what a ``fence.proxy.async::generic.release`` has begun to hand over, for an acq
 Where CTAs access each other's shared memory and some fences are only for that of the CTA which
 executes them, there are two more rows per cluster rank, of the memory of that CTA alone (H9). Where
 fences are only for shared memory, there is a row of what the generic proxy sees there beyond row G
-(H18). Where all that is done is of the generic proxy, there are rows S and G only. A component is a
-program position of a warp, a count of completed phases of a barrier, or a count of completed groups
-of a warp. Components are never reused.
+(H18). Where relaxed operations and a tcgen05.fence may bring what counts for tensor memory, there
+is a row of that (G22). Where all that is done is of the generic proxy, there are rows S and G only.
+A component is a program position of a warp, a count of completed phases of a barrier, or a count of
+completed groups of a warp. Components are never reused.
 """
 
 from __future__ import annotations
@@ -36,15 +37,18 @@ class Components:
 
     ``own``: of so many CTAs of a cluster the shared memories have rows of their own.
     ``in_shared``: the generic proxy has rows for shared memory. ``generic``: there are no rows but
-    S and G.
+    S and G. ``tensor``: tensor memory has a row.
     """
 
-    def __init__(self, own: int = 0, *, in_shared: bool = False, generic: bool = False) -> None:
-        assert not generic or not (own or in_shared)
+    def __init__(
+        self, own: int = 0, *, in_shared: bool = False, tensor: bool = False, generic: bool = False
+    ) -> None:
+        assert not generic or not (own or in_shared or tensor)
         self.generic = generic
         self.size = 0
         self.own = own
         self.in_shared = in_shared
+        self.tensor = tensor
 
     def new(self) -> int:
         """A new component."""
@@ -53,7 +57,7 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        rows = SHARED if self.generic else ROWS + 2 * (self.own + self.in_shared)
+        rows = SHARED if self.generic else self.tensor_row + self.tensor
         return np.zeros(rows * self.size, dtype=np.int64)
 
     def rows(self, clock: Clock, component: int) -> Clock:
@@ -78,6 +82,11 @@ class Components:
         """The same, and of accesses to shared memory by threads of the CTA that has it."""
         return self.in_shared_row + 1
 
+    @property
+    def tensor_row(self) -> int:
+        """The row of what counts for tensor memory beyond row G."""
+        return ROWS + 2 * (self.own + self.in_shared)
+
     def also(self, row: int, own_row: int, *, of_owner: bool) -> int:
         """Where the row begins about fences for one memory alone (H9), which is ``own_row``, or for
         shared memory (H18), in which what is not known in the one that begins at ``row`` may be
@@ -93,7 +102,7 @@ class Components:
         rows = known.reshape(-1, size)
         join(rows[self.in_shared_row], rows[GENERIC])
         join(rows[self.of_owners_row], rows[self.in_shared_row])
-        rows[GENERIC] = rows[GLOBAL] = 0
+        rows[GENERIC] = rows[GLOBAL] = rows[self.tensor_row :] = 0
         return known
 
     def own_half(self, rank: int) -> int:

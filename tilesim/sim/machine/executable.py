@@ -198,6 +198,8 @@ class Facts:
     is_generic: bool = False
     #: fences for shared memory alone (H18)
     fences_in_shared: bool = False
+    #: relaxed operations may bring what counts for tensor memory behind a tcgen05.fence
+    fences_tensor: bool = False
     #: warps whose fences act for relaxed operations (H3)
     fencing: frozenset[int] = frozenset()
     #: strong stores that release nothing, but what their thread has released there before (H3)

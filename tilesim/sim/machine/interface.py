@@ -95,7 +95,7 @@ class Core:
         self.own_waits: dict[int, list[int]] = {}
         self.components = Components(
             own=program.cluster_size if plan.fences_own else 0, in_shared=plan.fences_in_shared,
-            generic=plan.is_generic,
+            tensor=plan.fences_tensor, generic=plan.is_generic,
         )  # fmt: skip
         #: what strong accesses need not have seen, where schedules are chosen
         self.views: Views | None = None

@@ -92,6 +92,8 @@ def note_uses(code: Code, mir: Mir) -> None:
     )
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_in_shared = any(e.in_shared for _, e in orders)
+    relaxed = any(getattr(e, "sem", "") == "relaxed" for own in mir.effects for e in own)
+    code.fences_tensor = relaxed and any(not e.before for _, e in mir.all_of(fx.OrdersTmem))
     code.is_generic = all(map(_is_generic, (e for own in mir.effects for e in own)))
     code.fencing = fencing(mir)
     code.stores_relaxed = stores_relaxed(mir)

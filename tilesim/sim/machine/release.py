@@ -79,6 +79,17 @@ class Fences:
     def __bool__(self) -> bool:
         return bool(self._released or self._acquirable or self._apart)
 
+    @property
+    def releases(self) -> bool:
+        """Whether relaxed operations hand something over."""
+        return bool(self._released) or any(fences.releases for fences in self._apart.values())
+
+    @property
+    def clocks(self) -> list[Clock]:
+        """What each hands over."""
+        own = (*self._released.values(), *self._of_one.values(), *self._acquirable.values())
+        return [*own, *(clock for fences in self._apart.values() for clock in fences.clocks)]
+
     def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
         """These fences with ``change`` applied to what each hands over."""
         result = Fences()

@@ -12,6 +12,7 @@ of all parts that have come of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
@@ -621,14 +622,14 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Parting:
     """A part was split: what its lanes did in ticks ``since + 1`` to ``until`` of its component is
-    known to those that know the first tick of the parts that these lanes then belonged to.
+    known to those that know a tick of the parts that these lanes then belonged to.
 
     ``until`` is per row of a clock: up to there, proxy fences have handed it over.
     """
 
     since: int
     until: tuple[int, ...]
-    parts: tuple[tuple[int, int, int], ...]  #: lanes, component, first tick
+    parts: tuple[tuple[int, int, int], ...]  #: lanes, component, tick
 
 
 class Parts:
@@ -676,17 +677,20 @@ class Parts:
         return sorted((p for p in self.leaves if p.mask & mask), key=lambda p: p.mask)
 
     def _part(self, part: Part, masks: list[int]) -> None:
-        """Splits a part: of each other, its lanes then know what is settled."""
+        """Splits a part: of each other, its lanes then know what is settled.
+
+        What they did since, in one stretch up to each fence, is known to those that know a tick of
+        its own of each child.
+        """
         size, components = self._size, self._warp.components
         known = {c: components.rows(part.clock, c).tolist() for c in part.settled}
-        children = [self._child(part, mask) for mask in masks]
+        ends = self._stretches(part)
+        children = [self._child(part, mask, ends) for mask in masks]
         self.leaves.remove(part)
         self.leaves += children
         self._split.append(part)
-        starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
         since = part.settled[part.component]
-        # a clock that knows the first tick of a child in such a row knows it by way of the other
-        # one (H10)
+        # a clock that knows the tick of a child in such a row knows it by the other one (H10)
         begun = [
             (row, first)
             for row, first in components.begun
@@ -697,8 +701,28 @@ class Parts:
                 rows[0] = rows[1]  # what is known of copies is known in memory
             for row, first in begun:
                 rows[row] = max(rows[row], rows[first])
-            if rows[0] > part.settled[component]:
-                self._remember(component, Parting(part.settled[component], tuple(rows), starts))
+            if component != part.component:
+                self._note_stretch(component, part.settled[component], rows, children, len(ends))
+                continue
+            for number, end in enumerate(ends, 1):
+                until = [min(row, end) for row in rows]
+                self._note_stretch(component, since, until, children, number)
+                since = end
+
+    def _stretches(self, part: Part) -> list[int]:
+        """The ticks with which stretches end of what its lanes did since the last settled one: up
+        to what a fence hands over, and up to now."""
+        now, own = int(part.clock[part.component]), part.component
+        known = {int(c[row + own]) for c in part.fences.clocks for row in (0, self._size)}
+        return [*sorted(t for t in known if part.settled[own] < t < now), now]
+
+    def _note_stretch(
+        self, component: int, since: int, until: list[int], children: list[Part], number: int
+    ) -> None:
+        """What was done there in the stretch of this number, from 1 on, is known by these."""
+        if until[0] > since:
+            starts = tuple((c.mask, c.component, c.settled[c.component] + number) for c in children)
+            self._remember(component, Parting(since, tuple(until), starts))
 
     def _remember(self, component: int, parting: Parting) -> None:
         self._partings.setdefault(component, deque(maxlen=_REMEMBERED)).append(parting)
@@ -711,45 +735,47 @@ class Parts:
         start = (part.mask, part.component, int(rows[0]))
         self._remember(component, Parting(0, until, (start,)))
 
-    def _child(self, part: Part, mask: int) -> Part:
-        component = self._spare(part)
-        clock = limited(part.clock, part.settled, self._size)
+    def _child(self, part: Part, mask: int, ends: list[int]) -> Part:
+        """Some lanes of a part, which have a tick for each stretch of what they did before."""
+        (component, last), size, own = self._spare(part), self._size, part.component
+        clock = limited(part.clock, part.settled, size)
         # in time it comes after what all of them had done, although it knows less of memory
-        done = self._warp.followed.get(part.component, 0)
-        clock[part.component] = max(clock[part.component], done)
-        own = part.fences.of(mask)
-        fences = own.mapped(lambda known: self._fenced(part, component, known))
-        settled = {c: tick for c, tick in part.settled.items() if c != part.component}
+        done = self._warp.followed.get(own, 0)
+        clock[own] = max(clock[own], done)
+        before, since = self._top, part.settled[own]
+        self._top += len(ends)
+
+        def began(tick: int) -> int:
+            """The tick of the child that tells of one of the part."""
+            return before + 1 + bisect_left(ends, tick)
+
+        def fenced(known: Clock) -> Clock:
+            """What a fence hands over of the part: its whole stretches, as far as it knows what was
+            done at the component before."""
+            result = limited(known, part.settled, size)
+            for row in range(0, len(result), size):
+                whole = bisect_right(ends, known.item(row + own))
+                if whole and known.item(row + component) >= last:
+                    result[row + component] = before + whole
+            return result
+
+        fences = part.fences.of(mask).mapped(fenced)
+        settled = {c: tick for c, tick in part.settled.items() if c != own} | {component: before}
         child = Part(mask, component, clock, fences, settled)
-        self.advance(child)
-        settled[component] = self._top - 1
-        size = self._size
         for row in range(SHARED * size, len(clock), size):
-            if part.clock[row + part.component] > part.settled[part.component]:
-                clock[row + component] = self._top
+            if part.clock[row + own] > since:
+                clock[row + component] = began(part.clock.item(row + own))
         self.advance(child)
-        marks = self._warp.marks
-        if marks.get(part.component, 0) > part.settled[part.component]:
-            # what knows the first tick knows what these lanes did before
-            marks[component] = settled[component] + 1
-        moments = self._warp.moments
-        if moments.get(part.component, 0) > max(part.settled[part.component], done):
-            moments[component] = settled[component] + 1
+        marks, moments = self._warp.marks, self._warp.moments
+        if marks.get(own, 0) > since:
+            marks[component] = began(marks[own])
+        if moments.get(own, 0) > max(since, done):
+            moments[component] = began(moments[own])
         return child
 
-    def _fenced(self, part: Part, component: int, known: Clock) -> Clock:
-        """What a fence of ``part`` hands over in those of its lanes that go on at ``component``."""
-        clock, size = limited(known, part.settled, self._size), self._size
-        since, marks, moments = part.settled[part.component], self._warp.marks, self._warp.moments
-        last = marks.get(part.component, 0), moments.get(part.component, 0)
-        for row in range(0, len(clock), size):
-            # all that they did before they parted, where they have done nothing since the fence
-            if known[row + part.component] >= max(last[0] if row else max(last), since + 1):
-                clock[row + component] = self._top + 1
-        return clock
-
-    def _spare(self, part: Part) -> int:
-        """A component for a child: what knows the child knows all that was done there before."""
+    def _spare(self, part: Part) -> tuple[int, int]:
+        """A component for a child, and the last tick of what was done there before: what knows the
+        child knows all of that."""
         clock, size = part.clock, self._size
         since = part.settled[part.component]
         others = range(SHARED * size, len(clock), size)
@@ -757,7 +783,7 @@ class Parts:
         for component, last in reversed(self._spares.items()):
             if all(clock[row + component] >= last for row in rows):
                 del self._spares[component]
-                return component
+                return component, last
         raise Fault(
             "lanes of a warp that part again and again before all of them have met, each time in "
             "other groups, are not modelled. Let all lanes meet in between (bar.warp.sync -1, "

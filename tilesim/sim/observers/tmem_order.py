@@ -63,7 +63,7 @@ class TmemOrder:
         self._machine = machine
         self._ctas = ctas
         self._ptx = machine.options.ptx
-        self._size = machine.components.size
+        self._components, self._size = machine.components, machine.components.size
         self._unwritten: dict[object, tuple[Cells, Agent, Op]] = {}
         self._raced: set[Cells] = set()
         #: by CTA, warpgroup and instruction: the warps, by their quarter of the lanes, for which it
@@ -180,19 +180,25 @@ class TmemOrder:
         return ("U20",) if self._heard_of(old, new.warp) else None
 
     def _heard_of(self, old: TmemAccess, warp: Agent) -> bool:
-        """Whether a hand-over of memory says that it has been issued."""
-        return old.warp.is_known(warp.clock, self._size, old.issuer, old.tick, old.lanes)
+        """Whether a hand-over of memory says that it has been issued, be it by way of a thread
+        that has fenced."""
+        clock, row = warp.clock, self._components.tensor_row * self._size
+        return old.warp.is_known(clock, self._size, old.issuer, old.tick, old.lanes) or (
+            self._components.tensor
+            and old.warp.is_known(clock, row, old.queue, old.order, old.lanes)
+        )
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         """With which switches it is known to be complete: without the tcgen05 fences by U20."""
-        known = bool(new.warp.rows(old.component)[GENERIC] >= old.sequence)
+        rows = new.warp.rows(old.component)
+        known = bool(rows[GENERIC] >= old.sequence)
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is new.warp and old.kind in ("ld", "st")
         if (known and own) or self._seen(
             old, new, lambda clock: bool(clock[old.component] >= old.sequence)
         ):
             return ()
-        if known:
+        if known or (self._components.tensor and rows[self._components.tensor_row] >= old.sequence):
             return ("U20",)
         return ("U33",) if self._drained(old, new) else None
 

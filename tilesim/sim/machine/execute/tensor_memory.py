@@ -23,7 +23,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.async_groups import ORDER, Issuer
-from tilesim.sim.machine.clock import GENERIC, NEVER, SHARED
+from tilesim.sim.machine.clock import GENERIC, NEVER, SHARED, join
 from tilesim.sim.machine.compose import (
     Act,
     Effects,
@@ -747,7 +747,11 @@ _COMMIT_LATENCY = 20
 def _orders(c: Operands, op: Op, effect: fx.OrdersTmem) -> Act:
     def after(w: Warp) -> None:
         issuer, _ = issuer_of(w)
-        issuer.see(w.mask, w.components.in_time(w.clock).copy())
+        in_time, components = w.components.in_time(w.clock).copy(), w.components
+        issuer.see(w.mask, in_time)
+        if components.tensor:
+            row = components.tensor_row * components.size
+            join(w.clock[row : row + components.size], in_time)
 
     return Act(_publish_order if effect.before else after)
 

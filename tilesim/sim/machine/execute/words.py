@@ -15,7 +15,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.sim.machine import word_order
 from tilesim.sim.machine.clock import Clock
-from tilesim.sim.machine.compose import Effects, acting, in_groups, operation
+from tilesim.sim.machine.compose import Effects, acting, in_groups, lane_by_lane, operation
 from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import per_lane, spread
@@ -34,7 +34,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.release import Released, add
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes
 from tilesim.sim.machine.view_access import ViewAccess, unknown_in
 from tilesim.sim.machine.word_order import (
     COMBINE,
@@ -44,7 +44,7 @@ from tilesim.sim.machine.word_order import (
     observe,
     reduction_form,
 )
-from tilesim.sim.observers.monotone_accesses import counted_words, draws_in_turns, look
+from tilesim.sim.observers.monotone_accesses import Round, counted_words, draws_in_turns, look
 
 
 def observe_value(
@@ -324,16 +324,16 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             clock = word_order.published(w, element, own=alone)
             access.also = word_order.position(w, element) if alone else None
         new = value(w) if real or computed else None
+        cells = None if new is None else cells_of(w, new, dtype)
         if strong:
             _take_turns(w, footprint, addresses, element)
         elif (
             computed
-            and type(new) is int
             and memory.mbarriers is not None
+            and not open_lanes(new)
             and (w.elsewhere is None or not w.elsewhere.differs(value))
         ):
-            access.stored = new
-        cells = None if new is None else cells_of(w, new, dtype)
+            access.stored = _one_number(cells)
         if not strong:
             at_one_place(access, footprint, addresses, cells)
         w.machine.races.write(memory, footprint, access, w.clock)
@@ -383,6 +383,14 @@ def _in_one_interval(step: Step, element: word_order.Element) -> Step:
             w.advance()
 
     return run
+
+
+def _one_number(cells: NDArray[Any] | Unknown | None) -> bytes | None:
+    """The one number that all lanes store, as memory has it; None if it is not known to be one."""
+    if not isinstance(cells, np.ndarray):
+        return None
+    first = cells[:1].tobytes()
+    return first if cells.tobytes() == first * len(cells) else None
 
 
 def _known_cells(w: Warp, value: Evaluate, dtype: DType) -> NDArray[Any]:
@@ -468,18 +476,25 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         expected = _known_cells(w, compare, dtype)
         return bool((cells[addresses // dtype.bytes] == expected).any())
 
-    def step(w: Warp, *, alone: bool = True) -> bool | None:
-        """``alone``: all lanes that execute it are active."""
+    def step(w: Warp, *, alone: bool = True, rounds: Round | None = turns) -> bool | None:
+        """``alone``: all lanes that execute it are active. ``rounds``: a lane may draw in turn."""
         machine, timed = w.machine, w.machine.timed
         memory, footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
         # one lane of several cannot wait for its turn to draw, which a run may be told
-        draws = may_draw and timed and w.lanes == 1 and (alone or turns is not None)
-        in_turn = draws and turns is None
+        draws = may_draw and timed and w.lanes == 1 and (alone or rounds is not None)
+        in_turn = draws and rounds is None
         place = memory.label, addresses.item(0)
         if in_turn and machine.tickets.holds_up(w, place):
             return w.block(machine.tickets, "waits for its turn to draw", op)
-        tells = releases or bool(w.fences) or (slot is not None and not waits)
+        learns = slot is not None and not waits
+        hands_on = learns and (releases or w.fences.releases)
+        if hands_on and w.lanes > 1 and w.parts is not None:
+            # a lane that comes later acquires what those before it have released
+            machine.outcome.explorable = False
+            lane_by_lane(w, partial(step, alone=False, rounds=None))
+            return None
+        tells = learns or releases or bool(w.fences)
         if _by_lanes(w, addresses, tells=tells, step=partial(step, alone=False)):
             return None
         apart = _take_turns(w, footprint, addresses)
@@ -525,8 +540,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
             amount = int(new[0]) % (1 << dtype.bits)
-            if turns is not None and before is not None:
-                words.drawn_in_turns(w, memory, place[1], turns, amount, own)
+            if rounds is not None and before is not None:
+                words.drawn_in_turns(w, memory, place[1], rounds, amount, own)
             elif before is not None:
                 words.drawn(w, memory, place[1], before, how, amount, own)
             elif how == "exch":
