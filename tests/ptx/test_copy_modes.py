@@ -15,6 +15,7 @@ from tilesim.dsl.kernel import kernel
 from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
 from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
@@ -340,6 +341,21 @@ def test_the_mbarrier_of_a_pair_may_be_in_the_other_cta(space: str, group: str) 
     )
     assert right.verdict == "proved"
     assert wrong.rules == {"out-of-bounds"}
+    assert wrong.findings[0].participants[0].cta == 1
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_cta_ends_behind_its_copy_that_the_other_of_the_pair_tracks(strict: Strict) -> None:
+    """CTA 0 knows that what CTA 1 writes to itself is there; CTA 1 needs to know, too (B34)."""
+    tile = Map("a", "bf16", (64, 16), (128,), (64, 2))
+    meets = _PAIR.format(space="shared::cluster", group=".cta_group::2")
+    before, _, after = meets.rpartition("barrier.cluster.wait.aligned;")
+    right, wrong = (
+        check(program(text, tile, cluster=2), strict=strict)
+        for text in (meets, f"{before}ret;{after}")
+    )
+    assert right.verdict == "proved"
+    assert wrong.rules == {"peer-exit"}
     assert wrong.findings[0].participants[0].cta == 1
 
 

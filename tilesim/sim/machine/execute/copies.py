@@ -593,7 +593,8 @@ def tracked_load(
             if source.memory is w.cta.memory:
                 machine.peers.note(w.cta, read)
         tracked.last_load = (op, w, write)
-        for place in {cta, tracked.cta} - {w.cta}:
+        # what its own CTA tracks, a copy into it included, the CTA's barriers answer for
+        for place in {cta, tracked.cta} - ({w.cta} if tracked.cta is w.cta else set()):
             machine.peers.note(place, write)
         credit = Credit(w, op, 0, -source.nbytes, 0, asynchronous=True)
         moves = partial(move, op, source, target, combine) if real else None
