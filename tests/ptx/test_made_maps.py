@@ -73,6 +73,13 @@ def test_a_map_of_a_buffer_of_no_bytes() -> None:
     assert "global_address 0x0 is in no tensor" in str(null)
 
 
+def test_a_prefetch_reads_the_map_as_well() -> None:
+    """It has no effect, but where the map is not published yet it may read from anywhere (B14)."""
+    early = "@%p2 cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {{%r3, %r3}}];\n@%p1 {publish}"
+    with pytest.raises(Unsupported, match="a prefetch by a map that the kernel makes"):
+        made(MAKE.replace("@%p1 {publish}", early) + USE)
+
+
 def test_what_is_copied_is_what_the_map_says() -> None:
     after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
     assert made(**after, box="32", nbytes="512").verdict == "proved"

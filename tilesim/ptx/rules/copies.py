@@ -240,11 +240,12 @@ _COPY = (
 def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
     low.require_known(step, *_COPY, "prefetch", "L2", *_LOADS)
     through = _map(low, step.operands[0])
+    if through.at is not None:
+        raise low.unsupported("a prefetch by a map that the kernel makes is not modelled")
     mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
     info = _info(low, step.operands[1], mode) if mode.startswith("im2col") else ()
-    if through.at is None:
-        coords = _rows_first(through.coords, mode)
-        yield TmaPrefetch(map=through.map, coords=coords, mode=mode, info=info, loc=low.loc)
+    coords = _rows_first(through.coords, mode)
+    yield TmaPrefetch(map=through.map, coords=coords, mode=mode, info=info, loc=low.loc)
 
 
 @rule("cp.reduce.async.bulk.tensor")
