@@ -117,3 +117,53 @@ def test_an_argument_in_pieces_is_refused_with_its_line() -> None:
     with pytest.raises(Unsupported) as caught:
         run(f"{{ .param .b64 x;\n{halves}\nld.param.b64 %rd1, [x]; }}")
     assert caught.value.line == START + 2
+
+
+OWN = (
+    ".local .align 8 .b8 own[64]; mov.u64 %rd10, own; cvta.local.u64 %rd11, %rd10; "
+    "mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [a]; mul.wide.u32 %rd2, %r2, 4; "
+    "add.u64 %rd3, %rd1, %rd2; ld.global.u32 %r20, [%rd3]; setp.gt.s32 %p5, %r20, 5; "
+    "setp.lt.u32 %p1, %r2, 16; mov.u32 %r9, 0;\n"
+)
+#: wrong ones, each with its right twin
+UNWRITTEN = {
+    "nothing": ("", "st.local.u32 [own], 3;", "ld.local.u32 %r9, [own];"),
+    "other bytes": ("st.local.u32 [own+4], 3;", "st.local.u32 [own], 3;", "ld.u32 %r9, [%rd11];"),
+    "half": ("st.u16 [%rd11+2], 3;", "st.u32 [%rd11], 3;", "ld.local.u32 %r9, [own];"),
+    "in some lanes": ("@%p1 st.local.u32 [own], 3;", "st.local.u32 [own], 3;",
+                      "ld.local.u32 %r9, [own];"),
+    "in one turn": (
+        "st.local.u32 [own], 3;", "st.local.v2.u32 [own], {%r2, %r2};",
+        "mov.u32 %r5, 0; T: setp.eq.u32 %p2, %r5, 237; selp.u64 %rd4, 4, 0, %p2; "
+        "add.u64 %rd4, %rd4, %rd10; ld.local.u32 %r9, [%rd4]; add.u32 %r5, %r5, 1; "
+        "setp.lt.u32 %p2, %r5, 400; @%p2 bra T;",
+    ),
+}  # fmt: skip
+#: the same where data decides: a right one, and what of it is left out in a wrong one
+DECIDED = {
+    "a way": ("@!%p5 bra D; st.local.u32 [own], 3; ld.local.u32 %r9, [own]; D:",
+              "st.local.u32 [own], 3;"),
+    "both ways": ("@!%p5 bra D; st.global.u32 [%rd3], 1; st.local.u32 [own], 3; bra F; "
+                  "D: st.local.u32 [own], 4; F: ld.local.u32 %r9, [own];",
+                  "st.local.u32 [own], 4;"),
+    "turns": ("mov.u32 %r5, 0; T: st.local.u32 [own], %r5; ld.local.u32 %r6, [own]; "
+              "add.u32 %r9, %r9, %r6; add.u32 %r5, %r5, 1; setp.lt.s32 %p2, %r5, %r20; "
+              "@%p2 bra T;", "st.local.u32 [own], %r5;"),
+}  # fmt: skip
+END = "\nst.global.u32 [%rd3], %r9;"
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+@pytest.mark.parametrize("grid", [1, 300])
+def test_a_thread_loads_what_it_has_stored_of_its_own(name: str, grid: int) -> None:
+    wrong, right, load = UNWRITTEN[name]
+    end = END if grid == 1 else ""
+    assert run(f"{OWN}{wrong}\n{load}{end}", grid=grid).rules == {"uninitialised-read"}
+    assert run(f"{OWN}{right}\n{load}{end}", grid=grid).verdict == "proved"
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_a_thread_stores_what_is_its_own_on_each_way_to_where_it_loads_it(name: str) -> None:
+    right, left_out = DECIDED[name]
+    assert run(OWN + right + END).verdict == "proved"
+    assert run(OWN + right.replace(left_out, "") + END).verdict in ("bounded", "failed")

@@ -172,6 +172,31 @@ def test_what_data_says_of_a_place_is_said_in_each_lane(made: str) -> None:
         assert "in-bounds" in {leaning.name for leaning in right.leanings}
 
 
+#: how a number gets into memory and back
+THROUGH_MEMORY = {
+    "shared": "st.shared.u32 [%r4], %r8;\nld.shared.u32 %r9, [%r4];",
+    "global": "st.global.u32 [%rd4], %r8;\nld.global.u32 %r9, [%rd4];",
+    "local": ".local .align 4 .b8 l[4];\nst.local.u32 [l], %r8;\nld.local.u32 %r9, [l];",
+    "a vector": "st.global.v2.u32 [%rd7], {%r1, %r8};\nld.global.u32 %r9, [%rd7+4];",
+    "an exchange": "st.shared.u32 [%r4], %r1; atom.shared.exch.b32 %r10, [%r4], %r8;\n"
+                   "ld.shared.u32 %r9, [%r4];",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("through", THROUGH_MEMORY.values(), ids=THROUGH_MEMORY)
+def test_lanes_store_what_they_have_set(through: str) -> None:
+    """A number that some lanes have loaded, and all of them store, is no place for all of them."""
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; "
+        "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; add.u64 %rd7, %rd4, %rd3; "
+        "mov.u32 %r2, smem; mad.lo.u32 %r4, %r1, 4, %r2; setp.lt.u32 %p1, %r1, 16;\n"
+        f"{{guard}}ld.global.u32 %r8, [%rd2];\n{through.replace('{', '{{').replace('}', '}}')}\n"
+        "mul.wide.u32 %rd5, %r9, 4; add.u64 %rd6, %rd2, %rd5; ld.global.u32 %r7, [%rd6];"
+    )
+    assert of_two_tensors(body.format(guard="@%p1 ")).rules == {"uninitialised-read"}
+    assert of_two_tensors(body.format(guard="")).verdict == "proved"
+
+
 #: what may set %r9: it is set in the lanes of %p1 only; %p6 is what data says
 DECIDED = {
     "under a branch": "@!%p1 bra D;\nmov.u32 %r9, 1;\n@%p6 add.u32 %r9, %r9, 1;\nD:",

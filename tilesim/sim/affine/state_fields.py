@@ -363,9 +363,15 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
     which of the footprints that are ``initialised`` have been gathered up to now.
 
     In global memory, where each repetition may have places of its own, those matter only that are
-    on bytes which are accessed again: see `snapshot`.
+    on bytes which are accessed again: see `snapshot`. Of what is a thread's own it matters which
+    bytes have been written.
     """
     if memory.mbarriers is None:
+        if memory.begins_empty:
+            out.write((value.written, value._initialised))
+            out.token(tuple([footprint.number for footprint in value._may_access]))
+            own = [f.number for f in value._known.values() if f.initialised]
+            out.token(tuple(own))
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
     out.token(tuple([footprint.number for footprint in value._may_access]))

@@ -533,20 +533,17 @@ class UsesUndefined(Fault):
         )
 
 
-def used(evaluate: Evaluate, unset: frozenset[str], *, as_place: bool = False) -> Evaluate:
+def used(evaluate: Evaluate, unset: frozenset[str]) -> Evaluate:
     """``evaluate`` for uses to which the number matters in all active lanes; ``unset``: registers
-    in it that are made of some which lanes may not have set. Of a number that is not known this
-    is asked where it is a place in memory (``as_place``), on which more is taken to depend than
-    that nothing is known of it."""
+    in it that are made of some which lanes may not have set."""
 
     def use(w: Warp) -> Any:
         value = evaluate(w)
-        if type(value) is Open or (as_place and type(value) is Unknown):
-            lanes = value.lanes & w.mask
-            if lanes and unset:
-                raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
-            if lanes:
-                raise UsesUndefined(lanes)
+        lanes = open_lanes(value) & w.mask
+        if lanes and unset:
+            raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
+        if lanes:
+            raise UsesUndefined(lanes)
         return value.values if type(value) is Open else value
 
     return use

@@ -4,7 +4,7 @@ so that overlap is computed once."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -480,8 +480,11 @@ class FootprintTable:
             (v for other, v in self._may_access.items() if other.bytes.meets(footprint.bytes)), None
         )
 
-    def is_initialised(self, footprint: Footprint) -> bool:
-        """True if every byte has been written."""
+    def is_initialised(self, footprint: Footprint, also: Collection[Footprint] = ()) -> bool:
+        """True if every byte has been written, or is in one of ``also``."""
+        if also:
+            held = ByteSet.union([self._gather(), *(other.bytes for other in also)])
+            return held.contains(footprint.bytes)
         if any(o.initialised and footprint in o.covers for o in footprint.overlaps):
             footprint.initialised = True
         else:

@@ -294,6 +294,8 @@ class _State:
     mask: int
     registers: list[Any]
     elsewhere: Held
+    #: what they have surely stored of their own on each way, from where they parted on
+    own: frozenset[Any]
 
 
 class HavocRegion:
@@ -312,6 +314,7 @@ class HavocRegion:
         self._open: dict[int, int] = {}
         self.end = len(within.graph.mir.code)
         self.stored: set[object] = set()
+        self.own: frozenset[Any] = frozenset()
         self._executed = 0
 
     def go(self, starts: Collection[int]) -> None:
@@ -323,6 +326,8 @@ class HavocRegion:
         w = self._w
         w.machine.irregular += self._region.forks
         outer, w.havoc_region = w.havoc_region, self
+        if outer is not None:
+            self.own = outer.own
         try:
             for start in starts:
                 self._wait(start)
@@ -335,7 +340,17 @@ class HavocRegion:
         if last is None or last.mask != self._mask:
             raise UnknownSteers(self._value)
         self._become(last)
+        if outer is not None:
+            outer.own = last.own
+        else:
+            for footprint in last.own:
+                w.machine.globals.memories[footprint.tensor].table.note_write(footprint, None)
         w.pc = self._region.meet
+
+    def stores(self, footprint: object, number: int) -> None:
+        """The active lanes store into what each has for itself, by this instruction."""
+        if self._region.graph.mir.code[number].guard is None:
+            self.own |= {footprint}
 
     def branch(self, number: int, target: int, taken: int | Unknown) -> None:
         """Lanes come to a branch: ``taken`` are those that go on at its target, if that is known.
@@ -430,7 +445,7 @@ class HavocRegion:
         w, region = self._w, self._region
         mirror = w.elsewhere
         held = {} if mirror is None else mirror.saved()
-        state = _State(w.mask, list(w.registers), held)
+        state = _State(w.mask, list(w.registers), held, self.own)
         iterations = before is not None and region.iterations(place, before)
         if iterations and place in self._open and place in self._iterations:
             earlier, stored = self._iterations[place]
@@ -447,7 +462,7 @@ class HavocRegion:
         w.registers[:] = state.registers
         if w.elsewhere is not None:
             w.elsewhere.restore(state.elsewhere)
-        w.mask = state.mask
+        w.mask, self.own = state.mask, state.own
 
     def _either(self, one: _State, other: _State) -> _State:
         """What lanes hold that have come one way or the other."""
@@ -461,7 +476,7 @@ class HavocRegion:
             registers.append(a)
             if far is not None:
                 elsewhere[slot] = far
-        return _State(one.mask | other.mask, registers, elsewhere)
+        return _State(one.mask | other.mask, registers, elsewhere, one.own & other.own)
 
 
 def _covers(earlier: _State, state: _State) -> bool:
@@ -663,6 +678,7 @@ class MayAccess:
             if memory.label in w.machine.plan.of_threads:
                 if write:
                     w.may_be_written.append((footprint, partial(memory.forget, footprint.bytes)))
+                    memory.table.note_write(footprint, value)
                 return
             if write and scope is None and w.lanes > 1:
                 if w.machine.options.ptx:

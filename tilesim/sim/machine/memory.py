@@ -59,7 +59,8 @@ class Memory:
 
     ``tracked`` is False for global tensors that are never written: reads of them cannot race.
     ``dependent`` memory may still be in use by the grid before this one (D17).
-    ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
+    ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised, but for
+    those that each thread has for itself (``private``).
     ``given``: a check was given its contents. ``own_row``: the row of clocks about fences for this
     memory alone, or 0. ``apart``: it holds one tensor, whose elements share no bytes. ``constant``:
     nothing may be stored there.
@@ -76,9 +77,13 @@ class Memory:
         mbarriers: dict[int, Mbarrier] | None = None,
         apart: bool = False,
         constant: bool = False,
+        private: bool = False,
     ) -> None:
         self.label = label
         self.mbarriers = mbarriers
+        self.private = private
+        #: whether its bytes hold nothing before they are written
+        self.begins_empty = private or mbarriers is not None
         self.data = data
         self.tracked = tracked
         self.dependent = dependent
@@ -146,11 +151,12 @@ class GlobalMemory:
         for tensor in program.tensors:
             held = real(tensor.name)
             data = np.zeros(tensor.nbytes if held else 0, dtype=np.uint8)
-            tracked = tensor.name in written or tensor.dependent
+            tracked = tensor.name in written or tensor.dependent or tensor.private
             memory = Memory(
                 tensor.name, data, tracked=tracked, dependent=tensor.dependent,
                 given=tensor.name in inputs,
                 apart=elements_apart(tensor) and not by_bytes, constant=tensor.constant,
+                private=tensor.private,
             )  # fmt: skip
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]

@@ -76,16 +76,12 @@ class Operands:
     def _observed(self) -> frozenset[str]:
         return loaded_tensors(self.mir)
 
-    def expr(self, expr: Expr, *, as_place: bool = False) -> Evaluate:
-        """``expr`` as a function of a warp; ``as_place``: it says where something lies."""
+    def expr(self, expr: Expr) -> Evaluate:
+        """``expr`` as a function of a warp."""
         evaluate = evaluator(self.code, expr)
         if not self.open.may_be_open(expr):
             return evaluate
-        return used(evaluate, mentioned(expr) & self.open.unset, as_place=as_place)
-
-    def place(self, expr: Expr) -> Evaluate:
-        """An expression that says where something lies."""
-        return self.expr(expr, as_place=True)
+        return used(evaluate, mentioned(expr) & self.open.unset)
 
     def operand(self, op: Op, expr: Expr) -> Evaluate:
         """An operand of an instruction that computes a value."""
@@ -125,14 +121,14 @@ class Operands:
         base = 0
         if isinstance(view.tensor, AddressedTensor):
             address = self._address(view.tensor.address, u32 if view.space == "shared" else u64)
-            return AddressedAccess(view, self.place, address, split=split)
+            return AddressedAccess(view, self.expr, address, split=split)
         if isinstance(view.tensor, SharedTensor):
             base = self.mir.kernel.placement[view.tensor.name]
-        return ViewAccess(view, self.place, base, split=split)
+        return ViewAccess(view, self.expr, base, split=split)
 
     def _address(self, address: Expr, dtype: DType) -> Evaluate:
         """An address, which has as many bits as its state space asks for."""
-        evaluate, fit = self.place(address), fit_value(dtype, self.mir.typing.interval(address))
+        evaluate, fit = self.expr(address), fit_value(dtype, self.mir.typing.interval(address))
         return evaluate if fit is None else lambda w: fit(evaluate(w))
 
     def private(self, var: Var) -> bool:

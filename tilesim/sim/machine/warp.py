@@ -49,6 +49,12 @@ class HavocRegion(Protocol):
     end: int
     #: what has been stored on the way
     stored: set[object]
+    #: the footprints in threads' own memory that the active lanes have surely stored
+    own: frozenset[Any]
+
+    def stores(self, footprint: object, number: int) -> None:
+        """The active lanes store into what each has for itself, by this instruction."""
+        ...
 
     def branch(self, number: int, target: int, taken: int | Unknown) -> None:
         """The active lanes come to a branch: ``taken`` are those that go on at its target, if

@@ -269,6 +269,8 @@ def note_may_access(machine: Core, memory: Memory, footprint: Footprint, access:
     access.may_access = warp.may_access
     if access.write:
         warp.may_be_written.append((footprint, partial(memory.forget, footprint.bytes)))
+        if warp.havoc_region is not None and memory.private and access.among != EVERY:
+            warp.havoc_region.stores(footprint, access.op.number)
 
 
 def supersede(

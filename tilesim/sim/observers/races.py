@@ -186,6 +186,8 @@ class RaceDetector:
         if again:
             return
         if memory.mbarriers is None:
+            if memory.begins_empty:
+                self.unwritten.note(memory, footprint, access)
             if self._losing:
                 self.unwritten.note_lost(memory, footprint, access, self._losing)
             apart = self._noncoherent and reads_noncoherently(access.op)
@@ -234,9 +236,10 @@ class RaceDetector:
             Completions.note_part(footprint, access, unordered)
         supersede(footprint, access, unordered, self.observations.outlast(footprint, access))
         self.observations.wrote(footprint, access)
+        if memory.begins_empty:
+            memory.table.note_write(footprint, access.may_access)
         if not near:
             return
-        memory.table.note_write(footprint, access.may_access)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:

@@ -1,6 +1,6 @@
 """Reads of bytes that nothing has written, and whether they reach the results of a kernel.
 
-The bytes are of shared memory; reads and reductions carry what they hold on.
+The bytes are of shared memory, or of a thread's own; reads and reductions carry what they hold on.
 """
 
 from __future__ import annotations
@@ -46,10 +46,17 @@ class _Early:
 
 
 def is_written(memory: Memory, footprint: Footprint) -> bool:
-    """False for bytes of shared memory that nothing has written."""
-    if memory.mbarriers is None or not memory.tracked or footprint.initialised:
+    """False for bytes that nothing has written, of a memory that begins empty."""
+    if not memory.begins_empty or not memory.tracked or footprint.initialised:
         return True
     return memory.table.is_initialised(footprint)
+
+
+def _on_its_way(memory: Memory, footprint: Footprint, access: Access) -> bool:
+    """Whether lanes that read what each has for itself have stored it where data has led them."""
+    region = access.warp.havoc_region
+    own = set() if region is None else region.own & {*footprint.overlaps}
+    return memory.private and bool(own) and memory.table.is_initialised(footprint, own)
 
 
 class Unwritten:
@@ -68,8 +75,8 @@ class Unwritten:
         return (early.footprint for early in self._early.values())
 
     def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """An access goes on from what is in shared memory; nothing may have written it."""
-        if not is_written(memory, footprint):
+        """An access goes on from what is in memory; nothing may have written it."""
+        if not is_written(memory, footprint) and not _on_its_way(memory, footprint, access):
             require_known(access.may_access, memory.table.may_be_written(footprint))
             reduces = access.write and access.asynchronous
             self._made.add((access.warp.origin, access.op.number))
