@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 
-from tilesim.arith.types import f32
+from tilesim.arith.types import f32, s32
 from tilesim.checker import check
 from tilesim.checker.inject_fences import inject_proxy_fence
 from tilesim.dsl.builder import Builder
@@ -34,49 +35,45 @@ def name(case: Case) -> str:
 
 
 FENCE = "fence.proxy.async"
-CASES = [
-    case
+CASES = {
+    name(case): with_fewer_tiles(case)
     for family in ("hopper", "blackwell", "cluster", "nvfuser")
     for case in cases(family)
     if case.expected == "proved"
-]
-#: kernels of Hopper whose writes that are fenced are those of another one: v5, or v8
-ALIKE = ("matmul_v6", "matmul_v7", "matmul_fp8", "matmul_grouped", "attention:", "attention_v1")
-FENCED = [
-    with_fewer_tiles(case)
-    for case in CASES
-    if not case.params and count(case.build(), FENCE)
-    if not name(case).startswith(tuple(f"hopper.{other}" for other in ALIKE))
-]
+}
+#: kernels that write for, or read from, the async proxy in ways that others do not
+FENCED = (
+    "hopper.matmul_v5::matmul", "blackwell.matmul_v0::matmul", "blackwell.matmul_v3::matmul",
+    "cluster.split_k::split_k", "nvfuser.multi_role::multi_role", "nvfuser.chained::chained",
+    "nvfuser.synchronous_producer::dequantise",
+)  # fmt: skip
 #: of these one check takes so long that it is not repeated without each fence
-LARGE = ("hopper.matmul_v8", "hopper.attention_v2", "blackwell.matmul_v5", "blackwell.matmul_v6",
-         "blackwell.attention")  # fmt: skip
+LARGE = ("hopper.matmul_v8::matmul", "hopper.attention_v2::attention",
+         "hopper.matmul_grouped::matmul", "blackwell.matmul_v5::matmul",
+         "blackwell.matmul_v6::matmul", "blackwell.attention::attention")  # fmt: skip
 by_the_text = partial(inject_proxy_fence, strict="ptx")
 
 
-@pytest.mark.parametrize("case", CASES, ids=name)
-def test_a_correct_kernel_is_not_changed(case: Case) -> None:
-    program = case.build()
-    assert inject_proxy_fence(program) is program
-    if "printed" not in case.target:  # its reads lack the fence that ptx asks for
-        assert by_the_text(program) is program
-
-
 def test_the_reads_of_a_kernel_proved_in_practice_only_are_fenced() -> None:
-    (case,) = [c for c in CASES if "printed" in c.target]
-    assert_inserts_what_is_needed(case.build(), FENCE, by_the_text)
+    (program,) = (case.build() for title, case in CASES.items() if "printed" in title)
+    assert inject_proxy_fence(program) is program
+    assert_inserts_what_is_needed(program, FENCE, by_the_text)
 
 
-@pytest.mark.parametrize("case", FENCED, ids=name)
-def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
+@pytest.mark.parametrize("title", FENCED)
+def test_the_fences_of_a_kernel_are_restored(title: str) -> None:
+    program = CASES[title].build()
+    fenced = assert_inserts_what_is_needed(without(program, FENCE), FENCE, by_the_text)
+    assert count(fenced, FENCE) == count(program, FENCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", LARGE)
+def test_the_fences_of_a_large_kernel_are_restored(title: str) -> None:
+    case = CASES[title]
     program = case.build()
     given = inputs(case.kernel, program, dict(case.params)) if case.kernel.inputs else None
-    insert = partial(by_the_text, inputs=given)
-    if name(case).startswith(LARGE):
-        assert_restores_what_is_needed(program, FENCE, insert, given)
-        return
-    fenced = assert_inserts_what_is_needed(without(program, FENCE), FENCE, insert, given)
-    assert count(fenced, FENCE) == count(program, FENCE)
+    assert_restores_what_is_needed(program, FENCE, partial(by_the_text, inputs=given), given)
 
 
 @pytest.mark.parametrize("built", [matmul_v5.matmul, synchronous_producer.scale])
@@ -179,6 +176,31 @@ def test_a_thread_that_copies_its_own_writes_needs_the_fence_without_any_hand_ov
 def test_writes_to_another_tile_need_none() -> None:
     program = own_tiles.build(shared_tile=False)
     assert inject_proxy_fence(program) is program
+
+
+@kernel(warps=1)
+def copied_if_told(k: Builder) -> None:
+    """A warp writes a tile, and copies it out where a word of a tensor says so."""
+    told, Y = k.tensor("told", s32, (1,)), k.tensor("Y", f32, (32, 4))
+    tile, part = k.shared("tile", f32, (32, 4)), k.fragment("part", f32, (32, 4))
+    word = k.var("word", 0)
+    k.mem.load(word, told[0])
+    k.tile.fill(part, 2.0)
+    k.tile.store(tile, part)
+    with k.if_(word.ne(0)), k.elected():
+        k.bulk.store(Y, tile)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+def test_what_tensors_hold_decides_which_copies_there_are() -> None:
+    program = copied_if_told.build()
+    assert inject_proxy_fence(program) is program
+    given = {"told": np.ones(1, np.int32)}
+    assert check(program, inputs=given).rules == {"proxy-fence"}
+    fenced = inject_proxy_fence(program, inputs=given)
+    assert count(fenced, FENCE) == 1
+    assert check(fenced, inputs=given).verdict == "proved"
 
 
 @kernel(warps=1)
