@@ -146,7 +146,6 @@ def test_progress_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None
 def test_same_seed_same_report_whatever_the_jobs() -> None:
     arguments = ("fuzz", RING, "--cases", "12", "--seed", "3")
     alone = invoke(*arguments)
-    assert invoke(*arguments).output == alone.output
     assert invoke(*arguments, "--jobs", "2").output == alone.output
     assert invoke("fuzz", RING, "--cases", "12", "--seed", "4").output != alone.output
 
@@ -198,7 +197,7 @@ def test_ctrl_c_in_a_run_ends_all_of_it(
     assert result.exit_code == 130, result.output
 
 
-@pytest.mark.parametrize("command", ["fuzz", "sweep"])
+@pytest.mark.parametrize("command", ["fuzz", pytest.param("sweep", marks=pytest.mark.slow)])
 def test_ctrl_c_with_jobs_reports_what_was_found(command: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     options = ["--param", "trips=1..200", *(["--cases", "1000"] if command == "fuzz" else [])]

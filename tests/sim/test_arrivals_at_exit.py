@@ -143,9 +143,9 @@ def test_the_phase_that_is_not_waited_for_is_named() -> None:
 
 
 def test_a_producer_that_does_not_drain_its_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check(matmul_v5.matmul.build(), strict="ptx").verdict == "proved"
+    assert check(matmul_v5.matmul.build(m=128), strict="ptx").verdict == "proved"
     monkeypatch.setattr(Cursor, "drain", lambda cursor: None)
-    report = check(matmul_v5.matmul.build(), strict="ptx")
+    report = check(matmul_v5.matmul.build(m=128), strict="ptx")
     assert report.verdict == "failed"
     assert report.rules == {"barrier-lifetime"}
     finding = report.findings[0]

@@ -533,10 +533,11 @@ def watched(name: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_turn_leaves_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repetition that is watched ends with the first turn that leaves something."""
+    """A repetition that is watched, one of each length, ends with the first turn that leaves
+    something."""
     right = check(leaving(name), inputs=GIVEN.get(name))
     assert right.verdict == "proved"
-    for first, length in watched(name, monkeypatch):
+    for length, first in {length: turn for turn, length in watched(name, monkeypatch)}.items():
         wrong = check(leaving(name, first, length), inputs=GIVEN.get(name))
         assert wrong.verdict == "failed"
         assert wrong.rules == KINDS[name][1]

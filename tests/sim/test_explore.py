@@ -120,7 +120,7 @@ def outcomes_of_all_choices(warps: int, count: int) -> set[frozenset[str]]:
     return found
 
 
-@pytest.mark.parametrize(("warps", "count"), [(2, 1), (2, 2), (3, 2), (1, 1), (3, 3)])
+@pytest.mark.parametrize(("warps", "count"), [(2, 1), (2, 2), (3, 2)])
 def test_search_and_brute_force_agree_on_whether_it_can_fail(warps: int, count: int) -> None:
     brute = any(rules for rules in outcomes_of_all_choices(warps, count))
     _, complete, failed = explored(arrivals(warps, count))
@@ -158,7 +158,7 @@ def test_an_acquire_load_may_read_before_the_release_it_usually_reads() -> None:
 # ------------------------------------------------------------------ outcomes
 
 
-@pytest.mark.parametrize(("warps", "count"), [(2, 1), (2, 2), (3, 2), (1, 1), (3, 3)])
+@pytest.mark.parametrize(("warps", "count"), [(2, 1), (2, 2), (3, 2)])
 def test_reduced_exploration_has_the_outcomes_of_all_schedules(warps: int, count: int) -> None:
     simulation = Simulation(arrivals(warps, count), numbers=False, strict="practice")
     found, complete = outcomes(simulation, 0, {})
@@ -285,7 +285,7 @@ def as_read_back(report: Report) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(("preemptions", "step"), [(None, 1), (None, 7), (1, 7)])
+@pytest.mark.parametrize(("preemptions", "step"), [(None, 7), (1, 7)])
 def test_exploring_in_pieces_ends_like_exploring_at_once(
     name: str, preemptions: int | None, step: int
 ) -> None:
@@ -330,7 +330,7 @@ class Impatient:
         monkeypatch.setattr(ChoiceEnvironment, "step", step)
 
 
-@pytest.mark.parametrize("after", [1, 17, 62, 64, 66, 333])
+@pytest.mark.parametrize("after", [1, 64, 333])
 def test_interrupted_exploration_goes_on_as_if_nothing_had_happened(
     after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
