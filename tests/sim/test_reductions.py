@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, f32, s32
+from tilesim import Builder, Program, f32, s32, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
+from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.scalar import AtomicOp
 from tilesim.sim.machine.simulate import simulate
 
@@ -59,8 +60,10 @@ def test_one_run_proves_reductions_of_one_kind() -> None:
         histogram("add", "max"),
         histogram("add", "add", result=True),
         histogram("add", "add", dtype=f32, steers=True),
+        histogram("inc", "inc", dtype=u32, steers=True),
+        histogram("inc", "dec", dtype=u32),
     ],
-    ids=["kinds mixed", "result", "rounding"],
+    ids=["kinds mixed", "result", "rounding", "limits", "up and down"],
 )
 def test_what_the_order_can_change_is_not_proved_by_one_run(program: Program) -> None:
     report = check(program, schedules=8, budget=100)
@@ -68,11 +71,29 @@ def test_what_the_order_can_change_is_not_proved_by_one_run(program: Program) ->
     assert any("may depend on the schedule" in reason for reason in report.reasons)
 
 
-def test_rounding_that_steers_nothing_does_not_matter() -> None:
-    report = check(histogram("add", "add", dtype=f32))
+@pytest.mark.parametrize(("op", "dtype"), [("add", f32), ("inc", u32), ("dec", u32)])
+def test_numbers_that_steer_nothing_do_not_matter(op: AtomicOp, dtype: DType) -> None:
+    report = check(histogram(op, op, dtype=dtype))
     assert (report.verdict, report.findings) == ("proved", ())
-    assert "float reductions round as their order has it" in report.covers
-    assert "round" not in check(histogram("add", "add")).covers
+    assert "reductions of floats, by inc and by dec leave what their order has" in report.covers
+    assert "their order" not in check(histogram("add", "add")).covers
+
+
+@pytest.mark.parametrize("second", ["inc", "dec"])
+def test_copies_that_reduce(second: ReduceOp) -> None:
+    """Each of two warps reduces into the same words by a copy; the wrong ones by different ones."""
+    k = Builder("copies", "sm_90a", 2)
+    words, out = k.shared("words", u32, (32,), align=16), k.tensor("out", u32, (32,))
+    k.mem.store(words[k.lane_id], 3)
+    k.fence.proxy_async()
+    k.sync_threads()
+    for warp, op in enumerate(("inc", second)):
+        with k.role(f"reduce{warp}", warp), k.elected():
+            k.bulk.reduce(out[:], words[:], op)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+    report = check(k.finish())
+    assert (report.verdict, report.findings) == ("proved" if second == "inc" else "bounded", ())
 
 
 def test_the_reader_must_come_after_the_reductions() -> None:

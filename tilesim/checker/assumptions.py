@@ -66,7 +66,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "no-trap": "the kernel does not trap where data that was not given decides whether it does",
     "no-timeout": "no wait takes so long that the kernel gives it up and traps",
     "contents": "the contents of tensors that steer the kernel are those given",
-    "float-order": "float reductions round as their order has it",
+    "reduction-order": "reductions of floats, by inc and by dec leave what their order has",
     "cluster-size": "the device launches clusters of more CTAs than are portable",
     "cluster-spread": "no two CTAs of a cluster share the tensor memory of one SM",
     WARPGROUP_WAIT: "wgmma.wait_group of one warp covers what its warpgroup issued",

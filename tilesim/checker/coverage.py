@@ -121,7 +121,8 @@ def assumptions(
         yield assumed("zero-state", f"with {', '.join(zero)} zero at the start", _uses(mir, zero))
     if any(o.rounds for o in run.outcomes):
         sums = (op.loc for op in mir.ops() if reduction_form(op) is not None and not exact(op))
-        yield assumed("float-order", "float reductions round as their order has it", sums)
+        text = "reductions of floats, by inc and by dec leave what their order has"
+        yield assumed("reduction-order", text, sums)
     unknown = dict.fromkeys(source for o in run.outcomes for source in o.in_bounds)
     if unknown:
         text = f"if the addresses are in bounds that are computed from {', '.join(unknown)}"

@@ -94,8 +94,8 @@ class WordOrder:
 
     def immaterial(self, pair: Overlap) -> bool:
         """Whether the order of two strong accesses to one location decides nothing by itself:
-        reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
-        that may not be made, it is unknown what they leave, or find, in either order."""
+        reductions of one kind commute, but for the numbers that some leave, which steer nothing; and
+        of two that may not be made, it is unknown what they leave, or find, in either order."""
         access, record = pair.access, pair.record
         if access.may_access is not None and record.may_access is not None:
             return True
@@ -117,9 +117,7 @@ class WordOrder:
         access, record, places = pair.access, pair.record, (pair.footprint, pair.other)
         lanes = not pair.foreign and record.warp.origin is access.warp.origin
         # exploration branches on the order of scalar accesses only, and not of lanes
-        explorable = not lanes and (
-            same_reduction(access.op, record.op) or not (access.asynchronous or record.asynchronous)
-        )
+        explorable = not (lanes or access.asynchronous or record.asynchronous)
         explorable = explorable and self.crowded.isdisjoint(place.tensor for place in places)
         what = UNORDERED_LANES if lanes else UNORDERED
         if machine.timed and access.op.number in counting and record.op.number in counting:
@@ -650,18 +648,19 @@ COMBINE: dict[str, Combine] = {
 _KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied
 COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
+_REDUCTIONS = (*COMMUTATIVE, "inc", "dec")
 
 
 def reduction_form(op: Op) -> int | None:
-    """A number for the kind and type of a commutative reduction that returns nothing, else None."""
+    """A number for the kind and type of a reduction that returns nothing, else None."""
     effects = op.effects()
     found = next(filter(None, map(_reduces, effects)), None)
     if found is None or any(isinstance(e, fx.Defines) for e in effects):
         return None
     kind, dtype = found
-    if kind not in COMMUTATIVE:
+    if kind not in _REDUCTIONS:
         return None
-    return (_KINDS.index(dtype.kind) * 256 + dtype.bits) * len(COMMUTATIVE) + COMMUTATIVE.index(
+    return (_KINDS.index(dtype.kind) * 256 + dtype.bits) * len(_REDUCTIONS) + _REDUCTIONS.index(
         kind
     )
 
@@ -680,12 +679,15 @@ def _reduces(effect: fx.Effect) -> tuple[str, DType] | None:
 
 
 def same_reduction(first: Op, second: Op) -> bool:
-    """Whether both are the same reduction, so that their order changes at most the rounding."""
+    """Whether both are the same reduction: if it is `exact`, their order changes nothing."""
     form = reduction_form(first)
     return form is not None and form == reduction_form(second)
 
 
 def exact(op: Op) -> bool:
-    """Whether a reduction leaves the same bits in any order: sums of floats do not."""
+    """Whether a reduction leaves the same bits in any order: sums of floats do not, nor does what
+    counts up to limits."""
     form = reduction_form(op)
-    return form is not None and form // len(COMMUTATIVE) // 256 != _KINDS.index("float")
+    if form is None or form % len(_REDUCTIONS) >= len(COMMUTATIVE):
+        return False
+    return form // len(_REDUCTIONS) // 256 != _KINDS.index("float")
