@@ -341,22 +341,27 @@ def _reads_registers(x: Execution) -> None:
     other where it is taken."""
     own, taken = x.static(_registers_read)
     for w in x.warps or [x.warp]:
-        for name in own:
-            is_set(w, name, x.lanes, x.where, x.unless)
+        for name, lanes in own:
+            is_set(w, name, [i for i in x.lanes if i < lanes], x.where, x.unless)
         differ = taken and x.machine.operands.may_differ(x.op, w)
         for one in (w.each if differ else (w,)) if taken else ():
             for name in taken:
                 is_set(w, name, _taken_from(x, one), x.where, x.unless)
 
 
-def _registers_read(x: Execution) -> tuple[list[str], list[str]]:
-    """The registers of which lanes read their own, and those of which they take each other's."""
+def _registers_read(x: Execution) -> tuple[list[tuple[str, int]], list[str]]:
+    """The registers of which lanes read their own, each with how many lanes do, from the first on:
+    those that name rows of a matrix; and those of which they take each other's."""
     v, op = x.machine.operands, x.op
     names, own = v.sources(op), v.sources(op)
     if op.exchanges or x.effect(fx.Shuffles) is not None:
         fields = op.__dataclass_fields__.keys() - op.data
         own = v.names(tuple(getattr(op, name) for name in fields)) & names
-    return sorted(own - {"", "lane"}), sorted(names - own - {"", "lane"})
+    accesses = [e for e in op.effects() if isinstance(e, fx.Reads | fx.Writes) and e.lanes]
+    accesses.sort(key=lambda e: e.lanes)
+    rows = {name: e.lanes for e in accesses for name in v.names(e.view.operands)}
+    read = [(name, rows.get(name, LANES)) for name in sorted(own - {"", "lane"})]
+    return read, sorted(names - own - {"", "lane"})
 
 
 def _taken_from(x: Execution, w: Any) -> Sequence[int]:

@@ -94,8 +94,8 @@ class WordOrder:
 
     def immaterial(self, pair: Overlap) -> bool:
         """Whether the order of two strong accesses to one location decides nothing by itself:
-        reductions of one kind commute, but for the numbers that some leave, which steer nothing; and
-        of two that may not be made, it is unknown what they leave, or find, in either order."""
+        reductions of one kind commute, but for numbers that some leave, which steer nothing; and of
+        two that may not be made, it is unknown what they leave, or find, in either order."""
         access, record = pair.access, pair.record
         if access.may_access is not None and record.may_access is not None:
             return True

@@ -212,7 +212,8 @@ class _Lanes:
         mask = w.mask & self._limit
         if not mask:
             return
-        peers = self.view.peers(w)
+        with acting(w, mask):  # what others have for an address does not matter
+            peers = self.view.peers(w)
         for one in [mask] if peers is None else [m & mask for m in peers.values()]:
             if one:
                 yield one
