@@ -87,10 +87,11 @@ def wait(barrier: int, parity: int = 0, label: str = "W") -> str:
 
 
 def report(
-    body: str, *, strict: Strict = "practice", form: int = FORM, descriptor: int = DESCRIPTOR
-) -> Report:
+    body: str, *, strict: Strict = "practice", form: int = FORM, descriptor: int = DESCRIPTOR,
+    end: str = FREE,
+) -> Report:  # fmt: skip
     start = START.replace("{descriptor}", str(descriptor)).replace("{form}", str(form))
-    module = read(HEAD + start + body + FREE, "k.ptx")
+    module = read(HEAD + start + body + end, "k.ptx")
     launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 16384)
     return check(lower(module, module.entries[0], launch), strict=strict)
 
@@ -116,6 +117,21 @@ def failed(body: str, rule: str, *texts: str) -> None:
 
 ONCE = f"@!%p2 bra ISSUED;\n{MULTIPLY}ISSUED: bar.warp.sync -1;\n"
 READ = f"{LOAD}tcgen05.wait::ld.sync.aligned;\n"
+
+
+#: the other warps end, which counts for the barrier of the one that frees
+_ENDS = FREE.replace("bar.sync 0;", "@!%p1 bra END; bar.sync 0;", 1)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_an_exit_hands_on_no_order_of_tensor_memory(strict: Strict) -> None:
+    """A barrier that exits release comes after them in time (E9), behind no tcgen05.fence (G22)."""
+    body = ONCE + wait(8200) + READ
+    assert report(body, strict=strict).verdict == "proved"
+    ends = report(body, strict=strict, end=_ENDS)
+    assert ends.rules == {"tmem-lifetime"}
+    (finding,) = ends.findings
+    assert {p.warp for p in finding.participants} == {0, 1}
 
 
 def test_a_load_is_of_the_lanes_of_its_warp() -> None:

@@ -93,6 +93,8 @@ class Core:
         self.explored = self.trace is not None and not self.timed
         #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
         self.own_waits: dict[int, list[int]] = {}
+        #: what they have done in tensor memory, by warps: issued, or complete
+        self.tensor_components: list[int] = []
         self.components = Components(
             own=program.cluster_size if plan.fences_own else 0, in_shared=plan.fences_in_shared,
             tensor=plan.fences_tensor, generic=plan.is_generic,

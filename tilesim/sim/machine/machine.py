@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import chain, count
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -342,9 +342,10 @@ class Machine(Core):
         if self.plan.uses_tcgen05:
             lanes = self.plan.issuers.get((number, "tcgen05"), 0)
             own = range(lanes if lanes > 1 else 0)
-            warp.tcgen05 = Issuer(
-                spares=[(self.components.new(), self.components.new()) for _ in own]
-            )
+            pairs = [(self.components.new(), self.components.new()) for _ in own]
+            warp.tcgen05 = Issuer(spares=[*pairs])
+            groups = (g for kind, g in warp.groups.items() if kind.startswith("tcgen05."))
+            self.tensor_components += [*(g.component for g in groups), *chain(*pairs)]
         warp.settled.update(dict.fromkeys(warp.group_components, 0))
         parts = self.plan.parts.get(number)
         if parts is not None:

@@ -208,8 +208,11 @@ class NamedBarrier(Barrier):
             if not all(w.exited for w in outside):
                 return
             for warp in outside:
-                # in time, not in memory: an exit releases nothing
-                join(components.in_time(generation.joined), components.in_time(warp.known))
+                # in time, not in memory: an exit releases nothing, and no tcgen05.fence orders
+                # anything before it (G22)
+                past = components.in_time(warp.known).copy()
+                past[self.machine.tensor_components] = 0
+                join(components.in_time(generation.joined), past)
         elif 32 * len(generation.joins) < generation.threads:
             return
         components.rows(generation.joined, self.component)[:] = generation.number + 1
