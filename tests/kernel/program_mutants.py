@@ -4,8 +4,9 @@
     python -m tests.kernel.program_mutants FOLDER
 
 Each program is changed in one place of its text (`.tile` or PTX): an instruction that synchronises
-is deleted, changes places with its neighbour, loses its guard or, if it is a poll, passes at once;
-an integer is one more or less. Some mutants of each, others with another number as `MUTANTS_SEED`,
+is deleted, is executed twice, by some lanes only, or by more of them, changes places with its
+neighbour, promises less (`.relaxed`, `.cta`) or, if it is a poll, passes at once; an integer is
+one more or less. Some mutants of each, others with another number as `MUTANTS_SEED`,
 are checked, and given to the kernel. The second command counts the verdicts and prints the
 contradictions: what is proved and refuted, or failed and certified, which ends it with 1. These
 are defects of one of the two, or one of the disagreements that docs/trust.md lists: the verdicts
@@ -52,6 +53,20 @@ _SYNCHRONISES = re.compile(
     r"mbarrier|fence|membar|bar\b|barrier|\bsync|wait|commit|griddepcontrol|setmaxnreg|dealloc"
 )
 _POLL = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(?P<predicate>[\w%]+)\s*,")
+#: guards of other statements of PTX that a statement gets, at most, and conditions in a `.tile`
+_GUARDS = 3
+_CONDITIONS = ("%lane_id == 1 nosync", "%lane_id < 16 nosync", "%warp_id == 1")
+#: forms that promise more, and less, of PTX and of a `.tile`
+_WEAKER = (
+    (r"\.(release|acquire|acq_rel)\b", ".relaxed"),
+    (r"\.(cluster|gpu|sys)\b(?!\.arrive|\.wait)", ".cta"),
+    (r"(wait\.parity)(?=\.shared)", r"\1.relaxed.cta"),
+    (r"(fence\.proxy\.async);", r"\1.global;"),
+    (r"(wait_group)\b(?!\.read)", r"\1.read"),
+    (r"\.sync\b(?!\.aligned|_restrict)", ".arrive"),
+    (r"(?<=[^;])$", ", sem=relaxed"),
+    (r"(?<=[^;])$", ", scope=cta"),
+)
 _INTEGER = re.compile(r"(?<![\w.%$\"])\d+(?![\w.\"])")
 #: statements: lines of a `.tile` that open no block, and what ends with a semicolon in PTX
 _LINE = re.compile(r"(?<=\n) +(?P<guard>)(?P<text>[^\s}{][^\n]*[^{\s])(?=\n)")
@@ -76,31 +91,40 @@ def mutants(text: str, statement: re.Pattern[str]) -> Iterator[Mutant]:
     ``statement`` finds statements, each with its ``text`` and, in it, its ``guard``.
     """
     found = list(statement.finditer(text))
+    guards = [*dict.fromkeys(one["guard"] for one in found if one["guard"])]
     for one, following in zip(found, [*found[1:], None], strict=True):
-        old, start = one["text"], one.start("text")
-        if _SYNCHRONISES.search(old):
-            for change, new, end in _changes(text, one, following):
-                yield Mutant(change, old, text[:start] + new + text[end:])
+        old, start, end = one["text"], one.start("text"), one.end("text")
+        synchronises = _SYNCHRONISES.search(old)
+        for change, new in _changes(old, one["guard"], guards) if synchronises else ():
+            yield Mutant(change, old, text[:start] + new + text[end:])
+        if following is None or not _is_next(between := text[end : following.start("text")]):
+            continue
+        if synchronises or _SYNCHRONISES.search(following["text"]):
+            new = following["text"] + between + old
+            yield Mutant("swapped", old, text[:start] + new + text[following.end("text") :])
 
 
-def _changes(
-    text: str, one: re.Match[str], following: re.Match[str] | None
-) -> Iterator[tuple[str, str, int]]:
-    """What a statement is changed to: a name for it, the new text, and the offset at which the old
-    text goes on."""
-    old, end = one["text"], one.end("text")
-    yield "deleted", "", end
-    if one["guard"]:
-        yield "without guard", old.removeprefix(one["guard"]), end
-    if poll := _POLL.match(old.removeprefix(one["guard"] or "")):
-        yield "passes", f"setp.eq.u32 {poll['predicate']}, 0, 0;", end
-    if following is not None and _is_next(between := text[end : following.start("text")]):
-        yield "swapped", following["text"] + between + old, following.end("text")
+def _changes(old: str, guard: str | None, guards: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What a statement is changed to: a name for it, and the new text."""
+    yield "deleted", ""
+    yield "twice", f"{old}\n{old}"
+    if guard:
+        yield "without guard", old.removeprefix(guard)
+    elif old.endswith(";"):
+        yield from ((f"only {other.strip()}", other + old) for other in guards[:_GUARDS])
+    else:
+        yield from ((f"only {one}", f"if {one} {{\n{old}\n}}") for one in _CONDITIONS)
+    if poll := _POLL.match(old.removeprefix(guard or "")):
+        yield "passes", f"setp.eq.u32 {poll['predicate']}, 0, 0;"
+    for pattern, weaker in _WEAKER:
+        new = re.sub(pattern, weaker, old, count=1)
+        if new != old:
+            yield f"weaker: {new}", new
     for number in _INTEGER.finditer(old):
         for value in (int(number[0]) + 1, int(number[0]) - 1):
             if value >= 0:
                 new = old[: number.start()] + str(value) + old[number.end() :]
-                yield f"{number[0]} is {value}", new, end
+                yield f"{number[0]} is {value}", new
 
 
 def _is_next(between: str) -> bool:

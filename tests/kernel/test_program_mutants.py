@@ -22,26 +22,40 @@ body {
 }
 """
 PTX = "mov.u32 %r1, 2; bar.sync 0;\n@%p1 bra L;\n@!%p2 mbarrier.arrive.b64 _, [%r1+8];\nL: ret;\n"
-POLL = "W: mbarrier.try_wait.parity.b64 %p1, [%r1], 0; @!%p1 bra W;"
+POLL = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
 
 
 def test_changes_of_lines() -> None:
     found = {(m.change, m.statement) for m in mutants(TILE, program_mutants._LINE)}
     init, sync = "mbarrier.init b[0], 1", "barrier.sync 0"
-    assert found == {
-        ("deleted", init), ("0 is 1", init), ("1 is 2", init), ("1 is 0", init),
-        ("deleted", sync), ("swapped", sync), ("0 is 1", sync),
+    every = {(change, line) for line in (init, sync) for change in (
+        "deleted", "twice", "only %lane_id == 1 nosync", "only %lane_id < 16 nosync",
+        "only %warp_id == 1", "0 is 1", f"weaker: {line}, sem=relaxed",
+        f"weaker: {line}, scope=cta",
+    )}  # fmt: skip
+    assert found == every | {
+        ("1 is 2", init), ("1 is 0", init), ("swapped", sync), ("weaker: barrier.arrive 0", sync),
     }  # fmt: skip
-    (swapped,) = [m.text for m in mutants(TILE, program_mutants._LINE) if m.change == "swapped"]
-    assert "    st words[0], 1\n    barrier.sync 0\n}" in swapped
+    texts = {(m.change, m.statement): m.text for m in mutants(TILE, program_mutants._LINE)}
+    assert "    st words[0], 1\n    barrier.sync 0\n}" in texts["swapped", sync]
+    assert "    if %warp_id == 1 {\nbarrier.sync 0\n}\n" in texts["only %warp_id == 1", sync]
 
 
 def test_changes_of_statements() -> None:
     found = {(m.change, m.text) for m in mutants(PTX, program_mutants._STATEMENT)}
     assert ("deleted", PTX.replace("bar.sync 0;", "")) in found
     assert ("swapped", PTX.replace("bar.sync 0;\n@%p1 bra L;", "@%p1 bra L;\nbar.sync 0;")) in found
+    assert (
+        "swapped",
+        PTX.replace("mov.u32 %r1, 2; bar.sync 0;", "bar.sync 0; mov.u32 %r1, 2;"),
+    ) in found
+    assert ("twice", PTX.replace("bar.sync 0;", "bar.sync 0;\nbar.sync 0;")) in found
+    assert ("only @!%p2", PTX.replace("bar.sync 0;", "@!%p2 bar.sync 0;")) in found
     assert ("without guard", PTX.replace("@!%p2 ", "")) in found
     assert ("8 is 9", PTX.replace("+8", "+9")) in found
+    assert ("weaker: bar.arrive 0;", PTX.replace("bar.sync", "bar.arrive")) in found
+    weaker = {m.text for m in mutants(POLL, program_mutants._STATEMENT)}
+    assert POLL.replace("parity", "parity.relaxed.cta") in weaker
     passes = [m.text for m in mutants(POLL, program_mutants._STATEMENT) if m.change == "passes"]
     assert passes == ["W: setp.eq.u32 %p1, 0, 0; @!%p1 bra W;"]
 
