@@ -42,8 +42,14 @@ def _acquires(c: Operands, op: Op, effect: fx.AcquiresMap) -> Act:
         if not w.machine.options.ptx and view.is_null(w):
             w.machine.lean("B14", op)
             return
-        place = place_of(view.memory(w), view.footprint(w))
-        w.machine.races.maps.acquire(w, scope, place)
+        memory = view.memory(w)
+        if memory.mbarriers is not None:
+            raise BarrierError(
+                "out-of-bounds",
+                f"{op.mnemonic} of {w} on a tensor map in shared memory (B14)",
+                "acquire the map that copies use, which is in global memory",
+            )
+        w.machine.races.maps.acquire(w, scope, place_of(memory, view.footprint(w)))
 
     return Act(each_lane(step))
 
