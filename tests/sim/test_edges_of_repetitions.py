@@ -143,28 +143,14 @@ def _near(i: Expr, by: int) -> Expr:
     return (i > ODD - by) & (i < ODD + by)
 
 
+#: what else expressions of the turn may be is in `EDGES`, and in `test_shifts`
 STATES: dict[str, State] = {
     "the turn": _of_turn(lambda i: i.eq(ODD)),
-    "a multiple": _of_turn(lambda i: (3 * i + 5).eq(3 * ODD + 5)),
-    "negative": _of_turn(lambda i: (5 - i).eq(5 - ODD)),
     "square": _of_turn(lambda i: (i * i).eq(ODD * ODD)),
-    "mask": _of_turn(lambda i: (i & 31).eq(ODD & 31) & _near(i, 16)),
     "low bits": _of_turn(lambda i: (i & 15).eq(ODD & 15) & (i >> 4).eq(ODD >> 4)),
-    "or": _of_turn(lambda i: (i | 7).eq(ODD | 7) & (i % 8).eq(ODD % 8)),
-    "xor": _of_turn(lambda i: ((i ^ 21) & 31).eq((ODD ^ 21) & 31) & _near(i, 16)),
-    "remainder": _of_turn(lambda i: (i % 13).eq(ODD % 13) & _near(i, 13)),
     "remainders": _of_turn(lambda i: (i % 3).eq(ODD % 3) & (i % 7).eq(ODD % 7) & _near(i, 21)),
-    "quotient": _of_turn(lambda i: (i // 8).eq(ODD // 8) & (i % 8).eq(ODD % 8)),
     "negative quotient": _of_turn(lambda i: ((i - 300) // 4).eq((ODD - 300) // 4) & _near(i, 1)),
-    "negative remainder": _of_turn(lambda i: ((i - 500) % 12).eq((ODD - 500) % 12) & _near(i, 12)),
-    "least": _of_turn(lambda i: _least(i, ODD).eq(ODD) & (i < ODD + 1)),
-    "greatest": _of_turn(lambda i: _greatest(i, ODD).eq(ODD) & (i > ODD - 1)),
-    "chosen": _of_turn(lambda i: select(i < ODD, 0, i - ODD + 1).eq(1)),
-    "shifted": _of_turn(lambda i: (i << 3).eq(ODD << 3)),
     "shifted by": _of_turn(lambda i: (1 << i % 8).eq(1 << ODD % 8) & _near(i, 8)),
-    "complement": _of_turn(lambda i: (~i).eq(~ODD)),
-    "not": _of_turn(lambda i: (i - ODD).eq(0)),
-    "product wraps": _of_turn(lambda i: (i * (1 << 28) < 0) & (i % 16).eq(ODD % 16) & _near(i, 16)),
     "a counter": _register(0, lambda v, k: v + 3, lambda v, i: v.eq(3 * ODD)),
     "from below": _register(-7 * ODD, lambda v, k: v + 7, lambda v, i: (v >= 0) & (v < 7)),
     "downwards": _register(5 * ODD, lambda v, k: v - 5, lambda v, i: v.eq(0)),
@@ -191,21 +177,12 @@ STATES: dict[str, State] = {
 #: nothing of these is left out: how they move is not followed
 NEVER = {
     "square",
-    "product wraps",
     "doubled",
     "lanes",
     "rotated lanes",
     "a table",
     "counted in memory",
 }
-
-
-def _least(a: Expr, b: int) -> Expr:
-    return select(a < b, a, b)
-
-
-def _greatest(a: Expr, b: int) -> Expr:
-    return select(a > b, a, b)
 
 
 def _mixed(turn: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from tilesim import Builder, check, s32, u32, u64
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var, minimum
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var, minimum, walk
 from tilesim.sim.affine.shifts import Bounds, NoShift, Shifts
 from tilesim.sim.machine.expression import compile_expr
 from tilesim.sim.machine.lanes import FULL
@@ -22,17 +22,20 @@ TYPES = {"a": s32, "b": u32, "c": u64, "d": s32}
 SLOTS = {name: number for number, name in enumerate(TYPES)}
 CLUSTERS = 3
 LANES = np.arange(32)
+#: beyond so many turns the bits of a number are not followed until they repeat; masks around that
+FAR = 1 << 20
+CONSTANTS = (0, 1, 2, 3, 16, 64, -64, 5, 37, -16, FAR - 1, FAR, FAR - 16)
 
 
-def warp(registers: list[Any]) -> Warp:
+def warp(registers: list[Any], mask: int = FULL) -> Warp:
     """What expressions see of a warp."""
-    return cast("Warp", SimpleNamespace(registers=registers, mask=FULL))
+    return cast("Warp", SimpleNamespace(registers=registers, mask=mask))
 
 
 def value_of(rng: random.Random) -> Any:
     """A number, or numbers by lane, by cluster, or by both."""
     by_lane, by_cluster = LANES * rng.choice([1, 4, 16]), np.arange(CLUSTERS)[:, None] * 64
-    start = rng.choice([0, 3, 64, 1 << 20, (1 << 31) - 4000])
+    start = rng.choice([0, 3, 64, FAR, FAR - 237, FAR - 237, (1 << 31) - 4000])
     return rng.choice([start, start + by_lane, start + by_cluster, start + by_lane + by_cluster])
 
 
@@ -40,30 +43,18 @@ def expression(rng: random.Random, depth: int) -> Expr:
     """Some expression of the registers."""
     if not depth:
         name = rng.choice(list(TYPES))
-        return rng.choice([Var(name, TYPES[name]), Const(rng.choice([0, 1, 2, 3, 16, 64, -64]))])
+        return rng.choice([Var(name, TYPES[name]), Const(rng.choice(CONSTANTS))])
     lhs, rhs = expression(rng, depth - 1), expression(rng, rng.randrange(depth))
+    if rng.random() < 0.6:
+        rhs = Const(rng.choice(CONSTANTS))
+    if rng.random() < 0.2:
+        lhs, rhs = rhs, lhs
     if rng.random() < 0.1:
         return Select(Binary("<", lhs, rhs), lhs, expression(rng, 0))
     if rng.random() < 0.1:
         return Unary(rng.choice(["-", "not"]), lhs)
-    ops: list[BinaryOp] = [
-        "+",
-        "-",
-        "*",
-        "+",
-        "-",
-        "//",
-        "%",
-        "&",
-        "|",
-        "^",
-        "<<",
-        ">>",
-        "<",
-        "==",
-        ">=",
-        "min",
-    ]
+    ops: list[BinaryOp] = ["+", "-", "*", "+", "-", "//", "%", "&", "|", "^", "<<", ">>", "&", "^"]
+    ops += ["<", "==", ">=", "<=", "min", "max"]
     return Binary(rng.choice(ops), lhs, rhs)
 
 
@@ -85,8 +76,8 @@ def test_lanes_together_and_one_by_one() -> None:
     """Random expressions, of registers that differ between lanes and clusters: the same shift, and
     the values of the repetitions that it holds for are what it says."""
     rng, found, together = random.Random(7), 0, 0
-    for _ in range(500):
-        expr = expression(rng, rng.randrange(1, 4))
+    for _ in range(900):
+        expr = expression(rng, rng.choice([1, 1, 2, 3]))
         w = warp([value_of(rng) for _ in TYPES])
         mask = rng.choice([FULL, FULL, 0xFFFF, 0xF0, 1 << rng.randrange(32)])
         by = [0, 1, 2, 64, 64, -4, 8 * (LANES % 2)]
@@ -131,14 +122,15 @@ def _require_true(
     evaluate = compile_expr(expr, SLOTS, Typing())
     lanes = np.flatnonzero([mask >> n & 1 for n in range(32)])
     before = np.asarray(plain(evaluate(w)), dtype=object)
-    for many in {1, 2, min(limit, 7), min(limit, 1000)}:
+    used = {SLOTS[leaf.name] for leaf in walk(expr) if isinstance(leaf, Var)}
+    for many in {1, 2, min(limit, 7), min(limit, 1000), min(limit, 1 << 30)}:
         if not 0 < many <= limit:
             continue
         moved: list[Any] = [v + many * moving.get(slot, 0) for slot, v in enumerate(w.registers)]
         low = [-(1 << 31), 0, 0, -(1 << 31)]
-        if any(np.max(v) >= 1 << 31 or np.min(v) < low[n] for n, v in enumerate(moved)):
+        if any(np.max(moved[n]) >= 1 << 31 or np.min(moved[n]) < low[n] for n in used):
             continue  # registers are bounded where they are set
-        after = np.asarray(plain(evaluate(warp(moved))), dtype=object)
+        after = np.asarray(plain(evaluate(warp(moved, mask))), dtype=object)
         expected = before + many * np.asarray(shift, dtype=object)
         wide = np.broadcast_arrays(after, expected, np.empty((CLUSTERS, 32)))[:2]
         got, said = (array[:, lanes].tolist() for array in wide)
