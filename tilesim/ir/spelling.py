@@ -172,7 +172,7 @@ def element_of(dtype: DType, *, bitwise: bool = False) -> str:
 
 def reduced_of(dtype: DType, op: str) -> str:
     """The type of elements that memory combines one by one, as an operation names it."""
-    if op in _BITWISE:
+    if op in _BITWISE or op in ("exch", "cas"):
         return f"b{dtype.bits}"
     if op == "add" and dtype.bits == 16:
         return f"noftz.{dtype}"

@@ -37,11 +37,7 @@ from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
-FAMILIES = (
-    memory, copies, clc, memory, registers, tcgen05,
-    wgmma, wgmma,
-)  # fmt: skip
-
+FAMILIES = (clc, copies, memory, registers, tcgen05, wgmma)
 
 _What: TypeAlias = Op | Branch | Switch | Trap
 

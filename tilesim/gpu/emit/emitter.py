@@ -1,10 +1,6 @@
-"""The context in which an instruction's rule writes its C++, and what `emit` returns.
-
-What `emit` returns: the CUDA text, how to launch it, and which line came from where.
-
-The context in which an instruction's rule writes its C++: operands, helpers, lines.
-
-What the emitter knows about a program's variables before it writes a line.
+"""The context in which an instruction's rule writes its C++: operands, helpers, lines; what the
+emitter knows about a program's variables before it writes a line; and what `emit` returns: the CUDA
+text, how to launch it, and which line came from where.
 """
 
 from __future__ import annotations
@@ -90,6 +86,18 @@ EMIT: OpTable[Rule] = OpTable("the CUDA emitter")
 
 #: (constraint, C expression) of an operand of inline PTX
 AsmOperand = tuple[str, str]
+
+
+class Operands:
+    """The operands of a statement of inline PTX without results, numbered as they are added."""
+
+    def __init__(self) -> None:
+        self.inputs: list[AsmOperand] = []
+
+    def add(self, constraint: str, text: str) -> str:
+        """Adds one and returns its number, as ``%n``."""
+        self.inputs.append((constraint, text))
+        return f"%{len(self.inputs) - 1}"
 
 
 @dataclass(frozen=True)

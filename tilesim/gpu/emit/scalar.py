@@ -17,6 +17,7 @@ from tilesim.ir.ops.scalar import (
     StAsyncRelease,
     Store,
 )
+from tilesim.ir.spelling import opcode
 
 #: PTX register constraint and C type of a value of so many bits in an instruction
 _REGISTER = {16: ("h", "u16"), 32: ("r", "u32"), 64: ("l", "u64")}
@@ -67,7 +68,7 @@ def _stored(e: Emitter, dtype: DType, value: Expr, ctype: str) -> str:
     return converted if storage_type(dtype) == ctype else f"({ctype})({converted})"
 
 
-def stored_value(e: Emitter, dtype: DType, value: Expr) -> AsmOperand:
+def _stored_value(e: Emitter, dtype: DType, value: Expr) -> AsmOperand:
     """``value`` as the operand of an instruction that stores an element of ``dtype``."""
     _, constraint, ctype = _memory_type(dtype)
     return constraint, _stored(e, dtype, value, ctype)
@@ -78,7 +79,7 @@ def _store(e: Emitter, op: Store) -> None:
     kind, _, _ = _memory_type(op.dst.dtype)
     space, address = asm_address(e, op.dst)
     sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
-    value = stored_value(e, op.dst.dtype, op.value)
+    value = _stored_value(e, op.dst.dtype, op.value)
     e.asm(f"st{sem}{space}.{kind} [%0], %1;", [address, value])
 
 
@@ -86,7 +87,7 @@ def _store(e: Emitter, op: Store) -> None:
 def _async_release(e: Emitter, op: StAsyncRelease | RedAsyncRelease) -> None:
     kind, _, _ = _memory_type(op.dst.dtype)
     space, address = asm_address(e, op.dst)
-    value = stored_value(e, op.dst.dtype, op.value)
+    value = _stored_value(e, op.dst.dtype, op.value)
     form = f"st.async.release.{op.scope}{space}.{kind}"
     if isinstance(op, RedAsyncRelease):
         form = f"red.async.release.{op.scope}{space}.add.{op.dst.dtype}"
@@ -97,30 +98,17 @@ def _async_release(e: Emitter, op: StAsyncRelease | RedAsyncRelease) -> None:
     e.asm(f"{form} [%0], %1;", [address, value])
 
 
-def _atomic_type(e: Emitter, op: Atomic) -> str:
-    dtype = op.dst.dtype
-    if op.op in ("and", "or", "xor", "exch", "cas"):
-        return f"b{dtype.bits}"
-    if op.op == "add":
-        if dtype.bits == 16:
-            return f"noftz.{dtype}"
-        return "u64" if dtype.name == "s64" else storage_type(dtype)
-    return dtype.name
-
-
 @EMIT.rule(Atomic)
 def _atomic(e: Emitter, op: Atomic) -> None:
     dtype = op.dst.dtype
-    kind = _atomic_type(e, op)
     _, constraint, ctype = _memory_type(dtype)
     value = _stored(e, dtype, op.value, ctype)
-    if kind.startswith("b") and constraint in ("f", "d"):
+    if op.op in ("exch", "cas") and constraint in ("f", "d"):
         constraint, ctype = _REGISTER[dtype.bits]
         value = f"{'__float_as_uint' if dtype.bits == 32 else '__double_as_longlong'}({value})"
-    space, address = asm_address(e, op.dst)
-    form = f".{op.sem}.{op.scope}{space}.{op.op}.{kind}"
+    form = opcode(op).removeprefix("atom")
     plain = op.op not in ("exch", "cas") and op.sem in ("relaxed", "release")
-    inputs: list[AsmOperand] = [address]
+    inputs: list[AsmOperand] = [asm_address(e, op.dst)[1]]
     if op.compare is not None:
         inputs.append((constraint, _stored(e, dtype, op.compare, ctype)))
     inputs.append((constraint, value))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter, Operands
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.spelled import spell
 from tilesim.gpu.emit.tile import name_of
@@ -54,18 +54,6 @@ def _address(e: Emitter, view: TmemView) -> AsmOperand:
 # ---------------------------------------------------------------------- mma
 
 
-class _Operands:
-    """The operands of an instruction of inline PTX, numbered as they are added."""
-
-    def __init__(self) -> None:
-        self.inputs: list[AsmOperand] = []
-
-    def add(self, constraint: str, text: str) -> str:
-        """Adds one and returns its number."""
-        self.inputs.append((constraint, text))
-        return f"%{len(self.inputs) - 1}"
-
-
 @EMIT.rule(Tcgen05Mma)
 def _mma(e: Emitter, op: Tcgen05Mma) -> None:
     form = f"tcgen05.mma.{_group(op.cta_group)}.kind::{op.kind}"
@@ -99,7 +87,7 @@ def _mma_ws(e: Emitter, op: Tcgen05MmaWs) -> None:
     _product(e, op, form, tail=lambda o, x: ", p")
 
 
-def _tail(op: Tcgen05Product, operands: _Operands) -> str:
+def _tail(op: Tcgen05Product, operands: Operands) -> str:
     """``disable-output-lane``, ``enable-input-d`` and ``scale-input-d``."""
     assert isinstance(op, Tcgen05Mma | Tcgen05MmaSp)
     words = [operands.add("r", f"{word:#x}u") for word in op.disable_output_lane]
@@ -109,9 +97,9 @@ def _tail(op: Tcgen05Product, operands: _Operands) -> str:
 
 def _product(
     e: Emitter, op: Tcgen05Product, form: str, *,
-    tail: Callable[[Tcgen05Product, _Operands], str], metadata: str = "", selector: str = "",
+    tail: Callable[[Tcgen05Product, Operands], str], metadata: str = "", selector: str = "",
 ) -> None:  # fmt: skip
-    x = _Operands()
+    x = Operands()
     d = x.add(*_address(e, op.d))
     if isinstance(op.a, TmemView):
         a = f"[{x.add(*_address(e, op.a))}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.emitter import EMIT, Emitter, Operands
 from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
 from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.expr import Expr
@@ -12,19 +12,8 @@ from tilesim.ir.tensormap import ROWS_OF_FOUR, WIDE
 _TRACKED = "mbarrier::complete_tx::bytes"
 
 
-class _Operands:
-    """Numbers operands as they are added: ``add`` returns ``%n``."""
-
-    def __init__(self) -> None:
-        self.inputs: list[AsmOperand] = []
-
-    def add(self, constraint: str, text: str) -> str:
-        self.inputs.append((constraint, text))
-        return f"%{len(self.inputs) - 1}"
-
-
 def _box(
-    e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...], mode: str = "tile",
+    e: Emitter, o: Operands, tensor_map: TensorMap, coords: tuple[Expr, ...], mode: str = "tile",
     at: View | None = None,
 ) -> str:  # fmt: skip
     """``[map, {c0, c1...}]``: PTX counts dimensions from the innermost on, rows in order."""
@@ -35,7 +24,7 @@ def _box(
     return f"[{address}, {{{numbers}}}]"
 
 
-def _info(e: Emitter, o: _Operands, mode: str, info: tuple[Expr, ...]) -> str:
+def _info(e: Emitter, o: Operands, mode: str, info: tuple[Expr, ...]) -> str:
     """The operands of the im2col modes: offsets from the innermost dimension on, or the halo."""
     if not info:
         return ""
@@ -45,7 +34,7 @@ def _info(e: Emitter, o: _Operands, mode: str, info: tuple[Expr, ...]) -> str:
 
 @EMIT.rule(TmaLoad)
 def _load(e: Emitter, op: TmaLoad) -> None:
-    o = _Operands()
+    o = Operands()
     target = o.add("r", shared_address(e, op.dst))
     box = _box(e, o, op.map, op.coords, op.mode, op.at)
     mbar = o.add("r", mbar_address(e, op.mbar))
@@ -64,7 +53,7 @@ def _rank(tensor_map: TensorMap) -> str:
 
 @EMIT.rule(TmaStore)
 def _store(e: Emitter, op: TmaStore) -> None:
-    o = _Operands()
+    o = Operands()
     box = _box(e, o, op.map, op.coords, op.mode, op.at)
     source = o.add("r", shared_address(e, op.src))
     form = f"cp.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.mode}.bulk_group"
@@ -73,7 +62,7 @@ def _store(e: Emitter, op: TmaStore) -> None:
 
 @EMIT.rule(TmaReduce)
 def _reduce(e: Emitter, op: TmaReduce) -> None:
-    o = _Operands()
+    o = Operands()
     box = _box(e, o, op.map, op.coords, op.mode, op.at)
     source = o.add("r", shared_address(e, op.src))
     form = f"cp.reduce.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.op}.{op.mode}"
@@ -82,7 +71,7 @@ def _reduce(e: Emitter, op: TmaReduce) -> None:
 
 @EMIT.rule(TmaPrefetch)
 def _prefetch(e: Emitter, op: TmaPrefetch) -> None:
-    o = _Operands()
+    o = Operands()
     box = _box(e, o, op.map, op.coords, op.mode)
     form = f"cp.async.bulk.prefetch.tensor.{_rank(op.map)}.L2.global.{op.mode}"
     e.asm(f"{form} {box}{_info(e, o, op.mode, op.info)};", o.inputs)

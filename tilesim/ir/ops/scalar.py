@@ -157,8 +157,8 @@ class Atomic(Op):
     """
 
     mnemonic = "atom"
-    ptx = "atom{.sem}{.scope}{dst.space}.{op}.{dst.element} {result}, [{dst}]{,compare}, {value};"
-    also = ("red{.sem}{.scope}{dst.space}.{op}.{dst.element} [{dst}], {value};",)
+    ptx = "atom{.sem}{.scope}{dst.space}.{op}.{dst.reduced} {result}, [{dst}]{,compare}, {value};"
+    also = ("red{.sem}{.scope}{dst.space}.{op}.{dst.reduced} [{dst}], {value};",)
     hints = frozenset({"noftz"})
     cycles = 200
     sync = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import numpy_dtype, s32, u32
@@ -145,6 +146,8 @@ class Discard(Op):
     mnemonic = "discard"
     call = "mem.discard(dst)"
     ptx = "discard{dst.space=global}.L2 [{dst:128*b8}], 128;"
+    #: a generic address has to be one of global memory (PTX 9.7.9.17)
+    synonyms = MappingProxyType({"discard.L2": "discard.global.L2"})
     cycles = 8
 
     dst: View

@@ -264,19 +264,7 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     )  # fmt: skip
 
 
-@rule("prefetch", "prefetchu")
+@rule("prefetch", "prefetchu", "applypriority")
 def _hint(low: Lowering, step: Step) -> Iterator[Op]:
-    """Loads into a cache: they have no effect that can be observed."""
-    return iter(())
-
-
-@rule("discard.L2")
-def _discard(low: Lowering, step: Step) -> Iterator[Op]:
-    """At a generic address, which has to be one of global memory (PTX 9.7.9.17)."""
-    yield from spelled(low, step.as_if("discard.global.L2", step.operands))
-
-
-@rule("applypriority")
-def _policy(low: Lowering, step: Step) -> Iterator[Op]:
-    """Hints for caches."""
+    """Hints for caches: they have no effect that can be observed."""
     return iter(())
