@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilesim.gpu.emit.emitter import Emitter
+from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import BarRed, BarSync, Setmaxnreg
-from tilesim.ir.ops.cluster import ClusterWait
-from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 
 #: words of a record: kind | site << 32, phase operand, mbarrier index, ns waited
 #: (not the barrier's state: a load from a live mbarrier does not return it on SM90)
@@ -88,17 +86,19 @@ def _plain(e: Emitter, index: Expr) -> str:
 
 def _waited_for(op: Op) -> str:
     """What an instruction waits for in hardware; "" if it does not."""
-    match op:
-        case BarSync(id=barrier) | BarRed(id=barrier):
-            return f"named barrier {barrier}"
-        case ClusterWait():
-            return "the cluster barrier"
-        case Setmaxnreg():
-            return "the register pool"
-        case Tcgen05Alloc():
-            return "the tensor memory allocator"
-        case _:
-            return ""
+    for effect in op.effects():
+        match effect:
+            case fx.JoinsBarrier(id=barrier, waits=True):
+                return f"named barrier {barrier}"
+            case fx.JoinsCluster(arrives=False):
+                return "the cluster barrier"
+            case fx.Registers():
+                return "the register pool"
+            case fx.AllocatesTmem():
+                return "the tensor memory allocator"
+            case _:
+                pass
+    return ""
 
 
 @contextmanager
