@@ -6,6 +6,8 @@ import pytest
 
 from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT
 from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
+from tilesim.proof.check import certify
 from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
@@ -23,17 +25,25 @@ MODULE = (
 ENDS = f"@%p3 ret;\n{INIT}{WAIT}"
 
 
-def run(
+def kernel(
     body: str, *, warps: int = 1, grid: int = 1,
     variables: tuple[tuple[str, Contents | None], ...] = (),
-) -> Report:  # fmt: skip
+) -> Mir:  # fmt: skip
     """A kernel with the variables and functions above."""
     before, entry = HEAD.format(params=".param .u64 a").split(".visible")
     text = f"{before}{MODULE}.visible{entry}{body}\nret;\n}}\n"
     module = read(text, "k.ptx")
     launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), params=(Pointer("a", 4096),),
                     dynamic_shared=1024, variables=variables)  # fmt: skip
-    return check(lower(module, module.entries[0], launch))
+    return lower(module, module.entries[0], launch)
+
+
+def run(
+    body: str, *, warps: int = 1, grid: int = 1,
+    variables: tuple[tuple[str, Contents | None], ...] = (),
+) -> Report:  # fmt: skip
+    """The report on one."""
+    return check(kernel(body, warps=warps, grid=grid, variables=variables))
 
 
 START = FIRST + MODULE.count("\n")
@@ -160,6 +170,14 @@ def test_a_thread_loads_what_it_has_stored_of_its_own(name: str, grid: int) -> N
     end = END if grid == 1 else ""
     assert run(f"{OWN}{wrong}\n{load}{end}", grid=grid).rules == {"uninitialised-read"}
     assert run(f"{OWN}{right}\n{load}{end}", grid=grid).verdict == "proved"
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+def test_the_proof_kernel_asks_what_a_thread_has_stored(name: str) -> None:
+    wrong, right, load = UNWRITTEN[name]
+    refused, held = (certify(kernel(f"{OWN}{b}\n{load}{END}")) for b in (wrong, right))
+    assert (refused.verdict, refused.rule) == ("refuted", "uninitialised")
+    assert held.verdict == "certified"
 
 
 @pytest.mark.parametrize("name", DECIDED)

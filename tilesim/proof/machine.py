@@ -37,6 +37,7 @@ from tilesim.proof.memory import (
     Work,
     all_apart,
     exists,
+    written_before,
 )
 from tilesim.proof.moving import Box
 from tilesim.proof.operands import (
@@ -903,8 +904,9 @@ class Machine:
             return self.shared[rank]
         key, name = " ".join(map(str, (place[1], *place[3:]))), str(place[1])
         if key not in self.globals:
-            self.globals[key] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
-            if not self.tensors[name].pointers:
+            t = self.tensors[name]
+            self.globals[key] = Memory(name, t.nbytes, shared_by_clusters=True, private=t.private)
+            if not t.pointers:
                 self.globals[key].begins = self._begins[name]
         return self.globals[key]
 
@@ -1079,7 +1081,7 @@ class Machine:
             self.touch(x.warp, lanes, rank)
         _no_mbarrier(memory, at, x.where)
         if not write:
-            _written_before(memory, at, x.where)
+            written_before(memory.written[at], x.where)
 
     def touch(self, w: Warp, lanes: Sequence[int], rank: int) -> None:
         """Lanes touch the memory of another CTA."""
@@ -1294,9 +1296,3 @@ def is_set(
     others = [i for i in lanes if not set_in >> i & 1]
     if any(i not in unless or w.set_behind.get((name, i)) is not unless[i] for i in others):
         raise Refuted("unset", f"{where}: {name}, which nothing has set")
-
-
-@rule("uninitialised", "shared memory is written before it is read")
-def _written_before(memory: Memory, at: Bytes, where: object) -> None:
-    if not memory.written[at].all():
-        raise Refuted("uninitialised", f"{where}: bytes that nothing has written")

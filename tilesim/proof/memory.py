@@ -143,6 +143,17 @@ def exists(holds: bool | np.bool_, what: object) -> None:
         raise Refuted("out-of-bounds", what)
 
 
+@rule("uninitialised", "memory of a CTA, or of a thread, is written before it is read")
+def written_before(written: NDArray[np.bool_], where: object, *, may: bool = False) -> None:
+    """``may``: data may have decided that it is written.
+
+    Raises: Refuted: some bytes are not."""
+    if not written.all():
+        if may:
+            raise NotCovered(f"{where}: bytes that may have been written")
+        raise Refuted("uninitialised", f"{where}: bytes that nothing has written")
+
+
 @dataclass
 class Beside:
     """Accesses of the same bytes that no later write covers for certain; ``behind``: the numbers of
@@ -160,11 +171,15 @@ class Beside:
 class Memory:
     """The shared memory or tensor memory of a CTA, or a tensor in global memory."""
 
-    def __init__(self, name: str, nbytes: int, *, shared_by_clusters: bool = False) -> None:
+    def __init__(
+        self, name: str, nbytes: int, *, shared_by_clusters: bool = False, private: bool = False
+    ) -> None:
         if nbytes > LARGEST:
             raise NotCovered(f"{name} has {nbytes} bytes")
         self.name, self.nbytes = name, nbytes
         self.written = np.zeros(nbytes, bool)
+        #: where threads have a part each, what they have stored for certain
+        self.stored = np.zeros(nbytes, bool) if private else None
         self.mbarriers = np.zeros(nbytes, bool)  # bytes of live ones
         self._constant = np.zeros(nbytes, bool)  # what is read without coherence
         self.asynchronous: list[Record] = []
@@ -202,6 +217,9 @@ class Memory:
     def access(self, y: Record, ordered: Ordered) -> None:
         """One more access, after those so far."""
         self.in_bounds(y.bytes, y.where)
+        if self.stored is not None and not y.write:
+            may = bool(y.may) or bool(self.written[y.bytes].all())
+            written_before(self.stored[y.bytes], y.where, may=may)
         layers = self._distinct(y.bytes) if y.write or self._conflicting else []
         vouched = self._against_others(y, layers, ordered)
         in_order = self._against_writes(y, ordered, vouched)
@@ -223,6 +241,8 @@ class Memory:
             self._coherent(self._constant[y.bytes], y.where)
             # of shared memory, what is written for certain; of a tensor, what may be
             self.written[y.bytes] |= not y.may or self.ever is not None
+            if self.stored is not None:
+                self.stored[y.bytes] |= not y.may
             self._forget(y)
             self._ends_words(y)
             self._changes += 1

@@ -326,7 +326,7 @@ class Operands:
         self.family, self.cone = family, Cone(0, family.most if family else 0)
         self.in_bounds, self.zeros = "in-bounds" in assumed, "zero-state" in assumed
         #: tensors that no instruction of the launch writes
-        self.read_only = {t.name for t in mir.kernel.tensors} - may_write(mir)
+        self.read_only = {t.name for t in mir.kernel.tensors if not t.private} - may_write(mir)
         self.bases = bases(self.program)
         #: whether launch control may hand out clusters
         self.launches = bool(mir.all_of(Cancels))
