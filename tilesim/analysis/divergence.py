@@ -116,7 +116,7 @@ class _Splitting:
                 where = frozenset[str]().union(*map(mentioned, expressions_in(access.view)))
                 if access.asynchronous or self._differs(where):
                     self._add(number, _ALL)  # each one comes after its lane alone (D14)
-                elif self._hands_on(access) and number not in self._single:
+                elif self._hands_on(access) and not self._is_single(number):
                     self._add(number, _ALL)  # of those at one word, too, each learns of others
         for number in self._crowds:
             self._add(number, 1)
@@ -244,7 +244,7 @@ class _Splitting:
             count = getattr(op, "count", None)
             if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
                 inits.setdefault(name, []).append(constant(count))
-            elif "arrive" in op.mnemonic and number not in self._single:
+            elif "arrive" in op.mnemonic and not self._is_single(number):
                 crowds.setdefault(name, []).append(number)
         return [
             number
@@ -253,23 +253,31 @@ class _Splitting:
             for number in numbers
         ]
 
+    def _is_single(self, number: int) -> bool:
+        """Whether only one lane of a warp executes an instruction: the elected one, or one that a
+        number tells."""
+        guard = self._mir.code[number].guard
+        guarded = guard is not None and self._in_others(guard, number) is False
+        return guarded or number in self._single
+
+    def _in_others(self, cond: Expr, number: int) -> bool | None:
+        """What a condition is in all lanes but one at most; None if other things decide it."""
+        chosen = self._unelected(self._set_before(number, cond))
+        return _in_most(self._threads.value(cond, number)) if chosen is None else chosen
+
+    @cached_property
+    def _threads(self) -> Threads:
+        return Threads(self._graph)
+
     @cached_property
     def _single(self) -> set[int]:
-        """What only one lane of a warp executes: the elected one, or one that a number tells."""
+        """What is only in a branch of one lane."""
         found: set[int] = set()
-        threads = Threads(self._graph)
-
-        def in_others(cond: Expr, number: int) -> bool | None:
-            chosen = self._unelected(self._set_before(number, cond))
-            return _in_most(threads.value(cond, number)) if chosen is None else chosen
-
-        for number, instruction in enumerate(self._mir.code):
-            guard, branch = instruction.guard, instruction.what
-            if guard is not None and in_others(guard, number) is False:
-                found.add(number)
-            if number not in self._splits or not isinstance(branch, Branch) or branch.cond is None:
+        for number in self._splits:
+            branch = self._mir.code[number].what
+            if not isinstance(branch, Branch) or branch.cond is None:
                 continue
-            others = in_others(branch.cond, number)
+            others = self._in_others(branch.cond, number)
             if others is not None:
                 graph, meet = self._graph, self._graph.reconvergence[number]
                 taken = graph.between(branch.target, meet)

@@ -241,11 +241,10 @@ class Mbarrier(Barrier):
                 facts=Stated((self.first_named,)),
             )
         if not 1 <= count <= MAX_COUNT:
-            raise BarrierError(
+            raise self.misuse(
                 "over-arrival",
                 f"mbarrier.init of {self.label} with count {count}, outside 1..{MAX_COUNT} (A5)",
                 "initialise with the number of arrivals of one phase",
-                facts=Stated((self.named,)),
             )
         self.live = True
         self.base += self.phase
@@ -296,12 +295,11 @@ class Mbarrier(Barrier):
         if self.waiters:
             waiter = self.waiters[0]
             wait = waiter.blocked.op if waiter.blocked is not None else None
-            raise BarrierError(
+            raise self.misuse(
                 "barrier-lifetime",
                 f"mbarrier.inval of {self.label} while {waiter} waits on it (A6)",
                 "synchronise every user of the barrier with the warp that invalidates it",
                 None if wait is None else Side(waiter, wait),
-                facts=Stated((self.named,)),
             )
         self.check_last_phase()
         self._check_over(warp, op, warp.clock)
@@ -393,11 +391,10 @@ class Mbarrier(Barrier):
         self._irregular = True
         self.expected -= participants
         if self.expected < 0:
-            raise BarrierError(
+            raise self.misuse(
                 "over-arrival",
                 f"more participants have dropped from {self.label} than it had (A16)",
                 "arrive_drop once per participant",
-                facts=Stated((self.named,)),
             )
 
     def _check_lifetime(self, credit: Credit, clock: Clock) -> None:
@@ -414,12 +411,11 @@ class Mbarrier(Barrier):
         self.tx += credit.tx
         most = self.current.add_bytes(credit.tx)
         if not -MAX_COUNT <= self.tx <= MAX_COUNT:
-            raise BarrierError(
+            raise self.misuse(
                 "tx-mismatch",
                 f"the tx-count of {self.label} becomes {self.tx} in phase {self.phase}, outside "
                 f"-{MAX_COUNT}..{MAX_COUNT} (A3)",
                 "keep the bytes of one phase below 2^20",
-                facts=Stated((self.named,)),
             )
         if most > MAX_COUNT:
             self._violation("T", credit.op, credit.warp, None, clock)
@@ -682,26 +678,24 @@ def not_visible(barrier: Mbarrier, warp: Agent, op: Op) -> BarrierError:
     """An operation by a warp that need not know of the initialisation (A7)."""
     init = _init_of(barrier)
     where = "" if init is None else f" at {init.op.loc}"
-    return BarrierError(
+    return barrier.misuse(
         "init-visibility",
         f"{op.mnemonic} on {barrier.label} by {warp}, for which the mbarrier.init{where} is not "
         "ordered before it (A7)",
         "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster barrier) "
         "between the initialisation and the first use",
         init,
-        facts=Stated((barrier.named,)),
     )
 
 
 def landed_late(barrier: Mbarrier, credit: Credit) -> BarrierError:
     """An asynchronous operation completes on an object that is not the one it was issued for."""
-    return BarrierError(
+    return barrier.misuse(
         "barrier-lifetime",
         f"{credit.op.mnemonic} of {credit.warp} completes on {barrier.label} after that was "
         "invalidated and initialised again (A6)",
         "wait for the operation before the barrier is invalidated",
         _init_of(barrier),
-        facts=Stated((barrier.named,)),
     )
 
 
@@ -709,7 +703,7 @@ def over_arrival(barrier: Mbarrier, credit: Credit) -> BarrierError:
     """More arrivals than the phase has pending (A13); the other side is its last arrival."""
     arrived = [c for c in barrier.current.credits if c.arrivals > 0]
     bytes_ = f" and still waits for {barrier.tx} bytes" if barrier.tx else ""
-    return BarrierError(
+    return barrier.misuse(
         "over-arrival",
         f"{count(credit.arrivals, 'arrival')} on {barrier.label} in phase {barrier.phase}, which "
         f"has {barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
@@ -717,11 +711,8 @@ def over_arrival(barrier: Mbarrier, credit: Credit) -> BarrierError:
         "before arriving on the next one",
         Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
         tuple(barrier.contributions()),
-        facts=Stated(
-            (barrier.named,),
-            arrivals=(credit.arrivals,),
-            bytes=(abs(barrier.tx),) if barrier.tx else (),
-        ),
+        arrivals=(credit.arrivals,),
+        bytes_=(abs(barrier.tx),) if barrier.tx else (),
         noted=barrier.current.facts,
     )
 
@@ -732,7 +723,7 @@ def ends_between_lanes(barrier: Mbarrier, credit: Credit, inside: int) -> Barrie
     Then there are more arrivals than are pending, or bytes whose balance passes zero.
     """
     if credit.arrivals > 0:
-        return BarrierError(
+        return barrier.misuse(
             "over-arrival",
             f"{credit.lanes} lanes make {credit.arrivals} arrivals on {barrier.label} by one "
             f"instruction, in phase {barrier.phase}, which has {barrier.pending} of "
@@ -741,29 +732,29 @@ def ends_between_lanes(barrier: Mbarrier, credit: Credit, inside: int) -> Barrie
             "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
             None,
             tuple(barrier.contributions()),
-            facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+            arrivals=(credit.arrivals,),
             noted=barrier.current.facts,
         )
     moved = abs(credit.tx)
-    return BarrierError(
+    return barrier.misuse(
         "tx-mismatch",
         f"{credit.op.mnemonic} by {credit.lanes} lanes counts {moved} bytes on {barrier.label}, "
         f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
         "lanes, an H200 adds up all of them and leaves it open (A32)",
         "let the lanes of one instruction together count no more than the phase still expects",
-        facts=Stated((barrier.named,), bytes=(moved,)),
+        bytes_=(moved,),
     )
 
 
 def overfull(barrier: Mbarrier, credit: Credit) -> BarrierError:
     """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
-    return BarrierError(
+    return barrier.misuse(
         "over-arrival",
         f"{credit.op.mnemonic} makes {barrier.label} expect {barrier.pending} arrivals in phase "
         f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
         "use .noinc and count these arrivals in mbarrier.init",
         _init_of(barrier),
-        facts=Stated((barrier.named,), arrivals=(barrier.pending,)),
+        arrivals=(barrier.pending,),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tilesim.findings.finding import Named, Stated
+from tilesim.findings.finding import Named
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.errors import BarrierError, Side
+from tilesim.sim.machine.errors import Side
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.unknown import Unknown
@@ -153,13 +153,12 @@ class NamedBarrier(Barrier):
             gathering = self._gathering[warp] = Gathering(join_, threads, known)
         if gathering.mask & mask or gathering.threads != threads:
             before = gathering.entry
-            raise BarrierError(
+            raise self.misuse(
                 "named-barrier",
                 f"lanes of {warp} join {self.label} again, or with another count, before all its "
                 "lanes have (E6, E7)",
                 "let every lane of the warp join once in a round",
                 Side(before.warp, before.op),
-                facts=Stated((self.named,)),
             )
         if not visible:
             size = self.machine.components.size
@@ -234,34 +233,31 @@ class NamedBarrier(Barrier):
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
         again = next((j for j in generation.joins if j.warp is join_.warp), None)
         if again is not None and not self._signals_itself(again, join_):
-            raise BarrierError(
+            raise self.misuse(
                 "named-barrier",
                 f"{join_.warp} joins {self.label} again before the round it is already in has "
                 "completed (E6)",
                 "use two barrier ids in alternation, or wait (sync) before joining again",
                 Side(again.warp, again.op),
-                facts=Stated((self.named,)),
             )
         if not generation.joins:
             return
         all_threads = 32 * len(self.scope)
         if (generation.threads or all_threads) != (threads or all_threads):
-            raise BarrierError(
+            raise self.misuse(
                 "named-barrier",
                 f"{self.label} is joined with {_count(threads)} while its open round was started "
                 f"with {_count(generation.threads)} (E7)",
                 "give every participant of a round the same thread count",
                 Side(generation.joins[0].warp, generation.joins[0].op),
-                facts=Stated((self.named,)),
             )
         mixed = next((j for j in generation.joins if j.reduction != join_.reduction), None)
         if mixed is not None:
-            raise BarrierError(
+            raise self.misuse(
                 "named-barrier",
                 f"barrier.red and barrier.sync/arrive are mixed in one round of {self.label} (E5)",
                 "use barrier.red in every participant, or another id",
                 Side(mixed.warp, mixed.op),
-                facts=Stated((self.named,)),
             )
 
     def _signals_itself(self, first: Join, then: Join) -> bool:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.findings.finding import Named
+from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.async_groups import DRAINED, ORDER, FragmentUse, Groups, Inits
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, NEVER, SHARED, Clock, join, limited
-from tilesim.sim.machine.errors import Fault
+from tilesim.sim.machine.errors import BarrierError, Fault, Side
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
 from tilesim.wording import ranges
@@ -186,6 +186,15 @@ class Barrier(Awaited, ABC):
     def label(self) -> str:
         """What the program calls it here."""
         return self.named.label
+
+    def misuse(
+        self, rule: Rule, message: str, fix: str, other: Side | None = None,
+        notes: tuple[str, ...] = (), *, noted: Stated = NOTHING_STATED,
+        arrivals: tuple[int, ...] = (), bytes_: tuple[int, ...] = (),
+    ) -> BarrierError:  # fmt: skip
+        """An operation on it that has no meaning, or is undefined, in the state it finds."""
+        facts = Stated((self.named,), arrivals=arrivals, bytes=bytes_)
+        return BarrierError(rule, message, fix, other, notes, facts, noted)
 
     @abstractmethod
     def state(self, cta: int | None = None) -> str:
@@ -369,6 +378,12 @@ class Agent(ABC):
             alone = self.mask & (self.mask - 1) == 0 and lanes == self.mask
             return alone or self.common >= tick
         return self.is_known(clock, 0, component, tick, lanes)
+
+    def passed(self, component: int, tick: int) -> bool:
+        """Whether each lane that acts comes, in time, after a position, in every schedule; where it
+        is the agent's own, by what makes its lanes wait for each other."""
+        known = self.clock.item(component) >= tick
+        return known and (component != self.component or self.common >= tick)
 
     def rows(self, component: int) -> Clock:
         """What its clock says of a component, row by row: a view of it."""

@@ -401,18 +401,15 @@ class Word:
     def surely_found(self, warp: Agent, end: int, recorded: list[Access]) -> int | None:
         """Up to which of the ``recorded`` writes below ``end`` a wait of ``warp`` finds in every
         schedule; None if it may end with what was before the store with which they begin."""
-        if self.begin is not None and not _in_time(warp, *self.begin):
+        if self.begin is not None and not warp.passed(*self.begin):
             return None
-        since, known, own, common = self.since or 0, warp.clock.item, warp.component, warp.common
+        since = self.since or 0
         late = (
             record.number
             for record in recorded
             if record.number is not None
             and since <= record.number < end
-            and (
-                known(record.component) < record.tick
-                or (record.component == own and common < record.tick)
-            )
+            and not warp.passed(record.component, record.tick)
         )
         return min(late, default=end)
 
@@ -423,7 +420,7 @@ class Word:
                 replace(
                     look,
                     open=look.open
-                    or (look.waits and not _in_time(store.warp, look.component, look.tick)),
+                    or (look.waits and not store.warp.passed(look.component, look.tick)),
                 )
                 for look in looks
             ]
@@ -546,12 +543,6 @@ def _follows(access: Access, clock: Clock, look: Look, warp: Agent, lanes: int) 
         clock = warp.shared_by_lanes(clock)
     row = GENERIC * warp.machine.components.size
     return warp.is_known(clock, row, look.component, look.tick, lanes)
-
-
-def _in_time(warp: Agent, component: int, tick: int) -> bool:
-    """Whether each lane of ``warp`` that acts comes after this position, in every schedule."""
-    own = component == warp.component
-    return bool(warp.clock[component] >= tick) and (not own or warp.common >= tick)
 
 
 def _knows(read: Access, record: Access) -> bool:

@@ -107,6 +107,10 @@ class _Life:
     stops: dict[int, list[_Stop]] = field(default_factory=dict)
     joined: tuple[int, Released] | None = None
 
+    def waited(self, warp: Agent) -> bool:
+        """Whether each lane of ``warp`` comes after all waits."""
+        return all(warp.passed(*wait) for wait in self.waits.items())
+
 
 class Counter:
     """One word; ``holds`` is False as soon as a condition fails, and then nothing else counts.
@@ -142,7 +146,7 @@ class Counter:
     def writes(self, warp: Agent, lanes: int) -> None:
         """So many lanes of ``warp`` write, while others of it may still wait."""
         position = self._looked.get(warp.index)
-        lag = position is not None and not _knows(warp, dict((position,)))
+        lag = position is not None and not warp.passed(*position)
         self.crowded |= lag or lanes > 1
 
     # ------------------------------------------------------------------ writes
@@ -197,7 +201,7 @@ class Counter:
             and self._since_store(before)
             and self._after_lanes(warp, before)
             and self._last(self._known(warp, warp.clock))
-            and _knows(warp, life.waits)
+            and life.waited(warp)
         )
         self._life = _Life([0], own, (warp.component, warp.tick))
         self._drawn = True
@@ -231,7 +235,7 @@ class Counter:
         if len(values) > 1 or not self._last(known) or not self._alive(warp.clock):
             self.holds = False
         elif own is None or value <= self.value:
-            self.holds = _knows(warp, life.waits)
+            self.holds = life.waited(warp)
             self._life = _Life([value], own or {}, (warp.component, _tick(warp)))
         else:
             amount = value - self.value
@@ -243,7 +247,7 @@ class Counter:
             life.needed = len(life.increments)
             if not _covers(own, before):
                 life.lossy = life.needed
-                self.holds = self.holds and _knows(warp, life.waits)
+                self.holds = self.holds and life.waited(warp)
 
     def _since_store(self, clock: Clock) -> bool:
         """Whether the last store, if no draw has come since, is in the past."""
@@ -429,15 +433,6 @@ class Counter:
 def _tick(warp: Agent) -> int:
     """The interval of a write: lanes at different words do not come after each other."""
     return warp.tick + warp.apart
-
-
-def _knows(warp: Agent, positions: Mapping[int, int]) -> bool:
-    """Whether each lane of ``warp`` comes after all of ``positions``."""
-    clock, own, common = warp.clock, warp.component, warp.common
-    return all(
-        clock[component] >= tick and (component != own or common >= tick)
-        for component, tick in positions.items()
-    )
 
 
 def _merge(released: Released, own: Released) -> None:

@@ -97,19 +97,17 @@ def _join(
         require_converged(w, op)
     total = 32 * w.machine.program.warps
     if threads is not None and not counts_threads(threads):
-        raise BarrierError(
+        raise barrier.misuse(
             "named-barrier",
             f"{barrier.label} is joined with {threads} threads, which is no multiple of 32 in "
             "32..1024 (E1)",
             "count whole warps",
-            facts=Stated((barrier.named,)),
         )
     if threads is not None and threads > total:
-        raise BarrierError(
+        raise barrier.misuse(
             "named-barrier",
             f"{barrier.label} is joined with {threads} threads, the CTA has {total} (E1)",
             "the count cannot exceed the threads of the CTA",
-            facts=Stated((barrier.named,)),
         )
     if effect.aligned:
         _require_one_site(barrier, w, op, waits=effect.waits)
@@ -177,13 +175,12 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
     if pending is None:
         return  # of lanes of the warp that have not come yet, the barrier says whether they have
     before = next(j for j in pending.joins if j.warp is w.origin)
-    raise BarrierError(
+    raise barrier.misuse(
         "named-barrier",
         f"{w} arrives at the {barrier.label} again without having waited for the round it is in "
         "(D2)",
         "execute barrier.cluster.wait between two barrier.cluster.arrive",
         Side(w, before.op),
-        facts=Stated((barrier.named,)),
     )
 
 

@@ -600,7 +600,7 @@ def tracked_load(
         moves = partial(move, op, source, target, combine) if real else None
         landings.append(Landing(w, op, tracked, credit, issued, moves, accesses))
     for landing in landings:
-        machine.launch_async(op, w, machine.copy_cycles(source.nbytes), landing.land)
+        landing.launch(machine.copy_cycles(source.nbytes))
     w.advance()
     w.effects += 1
 
@@ -883,7 +883,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
             partial(leave, op, memory, footprint, addresses, dtype, new, combine) if real else None
         )
         landing = Landing(w, op, barrier, credit, w.clock.copy(), moves, [access])
-        machine.launch_async(op, w, machine.copy_cycles(0), landing.land)
+        landing.launch(machine.copy_cycles(0))
         w.advance()
         w.effects += 1
 

@@ -54,19 +54,17 @@ def require_initialised(barrier: Mbarrier, op: Op) -> None:
     its thread knew then was looked at there."""
     if not barrier.live:
         if barrier.ended is not None:
-            raise BarrierError(
+            raise barrier.misuse(
                 "barrier-lifetime",
                 f"{op.mnemonic} on {barrier.label} after its mbarrier.inval (A6)",
                 "invalidate a barrier only after its last use, and synchronise in between",
                 barrier.ended,
-                facts=Stated((barrier.named,)),
             )
-        raise BarrierError(
+        raise barrier.misuse(
             "uninitialised-barrier",
             f"{op.mnemonic} on {barrier.label}, which has not been initialised yet (A6)",
             "initialise it in one thread and synchronise (__syncthreads, or a cluster barrier "
             "after fence.mbarrier_init) before any other use",
-            facts=Stated((barrier.named,)),
         )
 
 
@@ -85,6 +83,10 @@ class Landing:
     issued: Clock
     move: Callable[[], object] | None = None
     landed: Sequence[Access] = ()
+
+    def launch(self, cycles: float) -> None:
+        """It is under way for so long, or as a schedule has it."""
+        self.warp.machine.launch_async(self.op, self.warp, cycles, self.land)
 
     def land(self) -> None:
         """It is over."""
@@ -301,12 +303,11 @@ def _require_more_to_come(barrier: Mbarrier, w: Warp, op: Op, count: Any) -> Non
     """A partial arrival does not end the phase (A.4)."""
     if sum(a * lanes for a, _, lanes in shares(w, count, 0)) < barrier.pending:
         return
-    raise BarrierError(
+    raise barrier.misuse(
         "over-arrival",
         f"{op.mnemonic}.noComplete on {barrier.label} would end phase {barrier.phase}, which has "
         f"{barrier.pending} arrivals pending (A.4)",
         "use the plain form for the last arrival",
-        facts=Stated((barrier.named,)),
     )
 
 
@@ -331,9 +332,8 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
         raise TypeError(f"{op.mnemonic}: only cp.async arrives later, on one barrier")
 
     def step(w: Warp) -> None:
-        machine, barrier = w.machine, mbar(w)
+        barrier, lanes = mbar(w), w.lanes
         require_live(barrier, w, op)
-        lanes = w.lanes
         if lent:
             raised = Credit(w, op, -lanes, 0, w.tick + w.apart, lanes=lanes)
             barrier.credit(raised, w.clock, visible=False)
@@ -342,7 +342,7 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
         group = w.lane_groups.get(kind)
         tell = None if group is None else partial(_tell, barrier, group, group.track_by(w.mask))
         landing = Landing(w, op, barrier, credit, w.clock.copy(), tell)
-        machine.launch_async(op, w, machine.copy_cycles(0), landing.land)
+        landing.launch(w.machine.copy_cycles(0))
         w.advance()
         w.effects += 1
 
@@ -438,10 +438,9 @@ def asking(c: Operands, op: Op, effect: fx.Waits) -> Asked:
             return barrier, value
         if w.machine.accepts("A21", op):  # hardware looks at the last bit
             return barrier, value & 1
-        raise BarrierError(
+        raise barrier.misuse(
             "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
             "a parity is 0 or 1: mask the phase counter with 1",
-            facts=Stated((barrier.named,)),
         )  # fmt: skip
 
     return asked
@@ -462,10 +461,9 @@ def _of_token(token: Token | None, barrier: Mbarrier) -> int:
     else:
         wrong = f"a token of phase {phase} while the barrier is in phase {barrier.phase}"
         fix = "wait with the token of the current or the preceding phase"
-    raise BarrierError(
+    raise barrier.misuse(
         "phase-alias", f"wait on {barrier.label} with {wrong} (A19)", fix,
         None if token is None else token.by,
-        facts=Stated((barrier.named,)),
     )  # fmt: skip
 
 

@@ -822,7 +822,7 @@ def _signal(
     landing = Landing(w, op, barrier, credit, issued, tell, [access])
     waits = machine.timed and any(count for _, count in tracked)
     pending = max(0.0, issuer.finish - machine.env.now) if waits else 0.0
-    machine.launch_async(op, w, pending + _COMMIT_LATENCY, landing.land)
+    landing.launch(pending + _COMMIT_LATENCY)
 
 
 @dataclass(frozen=True, slots=True)
