@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -213,6 +214,12 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
     )  # fmt: skip
 
 
+#: shapes of products, and types of which metadata tells pairs of elements
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
+_IN_PAIRS = frozenset({"s4", "u4", "kind::mxf4", "kind::mxf4nvf4"})
+#: scale factors of a row, where it is not one
+_VECTORS = {"scale_vec::2X": 2, "scale_vec::4X": 4, "kind::mxf4": 2}
+
 _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
     "idx": "idx", "up": "up", "down": "down", "bfly": "bfly",
 }  # fmt: skip
@@ -221,8 +228,33 @@ _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
 @rule("mma.sync", "mma.sp", "mma.sp::ordered_metadata", "movmatrix.sync", "wmma.mma")
 def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
     """The product is data; the whole warp takes part."""
+    _require_selectors(low, step)
     for op in data(low, step):
         yield replace(op, warp=True)
+
+
+def _require_selectors(low: Lowering, step: Step) -> None:
+    """What says which lanes and bytes hold metadata and scale factors names some that there are.
+
+    Raises:
+        Unsupported: it does not, which is undefined (PTX 9.7.14.3, 9.7.14.6), or is not known.
+    """
+    qualifiers, operands = step.qualifiers, step.operands
+    selectors: list[tuple[Flat, Sequence[int]]] = []
+    if qualifiers[0].startswith("sp"):
+        depth = next(int(q.partition("k")[2]) for q in qualifiers if _SHAPE.fullmatch(q))
+        # four bits for each of so many elements, in 32 lanes of 32 bits
+        chunk = 2 if "tf32" in qualifiers else 8 if _IN_PAIRS & {*qualifiers} else 4
+        selectors.append((operands[5], range(16 * chunk // depth)))
+    if "block_scale" in qualifiers:
+        vectors = next((n for text, n in _VECTORS.items() if text in qualifiers), 1)
+        of_a, of_b = (low.items(operands[place]) for place in (-3, -1))
+        selectors += [(of_a[0], range(0, 4, vectors)), (of_a[1], range(2))]
+        selectors += [(of_b[0], range(0, 4, vectors)), (of_b[1], range(4))]
+    for operand, meaningful in selectors:
+        number = low.constant(operand, "a selector")
+        if number not in meaningful:
+            raise low.unsupported(f"a selector of {number} is not defined here")
 
 
 @rule("createpolicy")
