@@ -12,6 +12,8 @@ from tilesim.checker import Report, check
 from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.lib.tensor_memory import TensorMemory
+from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 from ..kernels.mutate import line
 
@@ -308,6 +310,56 @@ def test_lanes_that_part_behind_a_fence_for_shared_memory(fences: int, *, meets:
         assert report.rules == {"race"}
         lines = {line(fetched, "k.mem.store(sent"), line(fetched, "k.mem.load(number")}
         assert all(lines <= {loc.line for loc in f.locations} for f in report.findings)
+
+
+@kernel(warps=1)
+def handed_on(k: Builder, *, filler: int = 1, copies: bool = True, restricted: bool = True) -> None:
+    """CTA 0 tells CTA 2 of what it has learned, maybe of another CTA (H18)."""
+    k.launch(grid=4, cluster=4)
+    sent, number, source = k.shared("sent", s32, (4,)), k.var("number"), k.tensor("S", s32, (4,))
+    filled, told, known = k.mbarriers("filled"), k.mbarriers("told"), k.mbarriers("known")
+    with k.one_thread():
+        for barrier in (filled, told, known):
+            k.mbarrier.init(barrier, 1)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(filler)), k.one_thread():
+        if copies:
+            k.mbarrier.arrive_expect_tx(filled, 16)
+            k.bulk.load(sent, source, filled)
+            k.mbarrier.wait(filled, 0)
+        else:
+            k.mem.store(sent[0], 1)
+        if filler:
+            k.mbarrier.arrive(told.at(0), scope="cluster")
+    with k.if_(k.cluster_rank.eq(0)), k.one_thread():
+        if filler:
+            k.mbarrier.wait(told, 0, scope="cluster")
+        if restricted:
+            k.fence.sync_restrict("release")
+        else:
+            k.fence.memory("release", scope="cluster")
+        k.mbarrier.arrive(known.at(2), sem="relaxed", scope="cluster")
+    with k.if_(k.cluster_rank.eq(2)), k.one_thread():
+        k.mbarrier.wait(known, 0, sem="relaxed", scope="cluster")
+        k.fence.sync_restrict("acquire")
+        k.mem.load(number, sent.view().at(filler)[0])
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize(("filler", "restricted"), [(1, True), (1, False), (0, True)])
+def test_a_restricted_release_hands_on_nothing_of_another_cta(
+    filler: int, *, copies: bool, restricted: bool
+) -> None:
+    """Nor that another CTA's copies are complete, which counted."""
+    program = handed_on.build(filler=filler, copies=copies, restricted=restricted)
+    answer, wrong = certify(lower(program)), bool(filler and restricted)
+    for strict in STRICT:
+        report = check(program, strict=strict)
+        assert report.verdict == ("failed" if wrong else "proved")
+        assert report.rules == ({"race"} if wrong else set())
+    assert (answer.verdict, answer.rule) == (("refuted", "H6") if wrong else ("certified", ""))
 
 
 @kernel(target="sm_100a", warps=5)

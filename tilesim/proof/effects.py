@@ -1010,7 +1010,7 @@ def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         holders = _holders(x, e.held, len(at), write)
     elif write and len(group) == LANES:
         record = m.issue(x, group, place, at, True, "generic", as_one=True)
-        record.ends_with(fact := m.order.new_fact())
+        record.ends_with(fact := m.order.new_fact(w.rank if place == ("shared", w.rank) else None))
         m.order.learn_fact(x.all.tolist(), fact, (Row.GENERIC, Row.GENERIC_GLOBAL))
         return
     m.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders)
@@ -1391,8 +1391,8 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
     life = m.mbarrier(at, x.warp, [lane])
     assert e.group is not None
     commit, learners = e.group == "tcgen05", _learners(x, life, at)
-    rows = _rows_handed_over(x, e.group)
-    _ends_with(learners, m.order.new_fact(), m.group(e.group, i).every, rows)
+    some, rows = m.group(e.group, i).every, _rows_handed_over(x, e.group)
+    _ends_with(learners, _fact(x, some), some, rows)
     if commit:  # it implies the fence
         m.order.tmem_fence(i, before=True)
         for one in learners:
@@ -1406,6 +1406,12 @@ def _rows_handed_over(x: Execution, group: str) -> Sequence[int]:
     cp.async has copied through the generic proxy takes a fence to be read through another (U14)."""
     generic = (Row.GENERIC, Row.GENERIC_GLOBAL)
     return generic if x.machine.ptx and group == "cp.async" else x.machine.order.handed
+
+
+def _fact(x: Execution, some: Sequence[Issued]) -> int:
+    """That these operations of a CTA are over."""
+    own = all(one.place == ("shared", x.warp.rank) for one in some if one.place[0] == "shared")
+    return x.machine.order.new_fact(x.warp.rank if own else None)
 
 
 def _ends_with(learners: Sequence[Knowledge], fact: int, some: Sequence[Issued], rows: Any) -> None:
@@ -1456,7 +1462,7 @@ def _completes(x: Execution, e: fx.Completes) -> None:
                 # of generic accesses, a proxy fence hands on that they are over (D13)
                 remote = x.effect(fx.RemoteStore) is not None
                 rows = (Row.GENERIC,) if remote else m.order.handed
-                _ends_with(_learners(x, life, to), m.order.new_fact(), mine, rows)
+                _ends_with(_learners(x, life, to), _fact(x, mine), mine, rows)
                 _credit(x, lane, to, later=e.asynchronous, scope=e.scope, complete=nbytes[lane])
 
 
@@ -1619,7 +1625,6 @@ def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
 @executes(fx.Orders)
 def _fence(x: Execution, e: fx.Orders) -> None:
     order = x.machine.order
-    rows = order.shared if e.in_shared else None
     if e.in_shared and e.releases and x.machine.at_peers:
         raise NotCovered(f"{x.where}: a fence for the own CTA's memory behind accesses to others'")
     if not x.machine.reaches_all(e.scope) and not e.inits:
@@ -1628,9 +1633,9 @@ def _fence(x: Execution, e: fx.Orders) -> None:
         order.publish_own(x.all)
     for i in x.all if not e.inits else ():
         if e.acquires:
-            order.acquire_fence(int(i), rows)
+            order.acquire_fence(int(i), order.shared if e.in_shared else None)
         if e.releases:
-            order.release_fence(int(i), rows)
+            (order.release_own if e.in_shared else order.release_fence)(int(i))
 
 
 @executes(fx.Crosses)
@@ -1695,7 +1700,7 @@ def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
         # .read: sources may be written again, destinations not be read (B33)
         ended = [one for one in over if not (e.read_only and one.record.write)]
         if ended:
-            fact = x.machine.order.new_fact()
+            fact = _fact(x, ended)
             for one in ended:
                 one.ends_with(fact)
             x.machine.order.learn_fact([int(i)], fact, rows)
@@ -1750,7 +1755,7 @@ def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> 
     count = max(len(group.committed) - e.pending, 0)
     over = [one for some in group.committed[:count] for one in some]
     order = x.machine.order
-    fact = order.new_fact()
+    fact = _fact(x, over)
     for one in over:
         one.ends_with(fact)
         width = len(one.past)  # F5: it has run, so all four warps have issued it

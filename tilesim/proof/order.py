@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.proof.rules import rule
 from tilesim.proof.state import State
 
 Positions: TypeAlias = NDArray[np.int32]
@@ -132,6 +133,8 @@ class Order:
         self.handed = [row for row in range(count) if row != Row.TMEM or not ptx]
         self._columns = lanes
         self._facts = 0
+        #: by CTA, facts about what it has done to its own memory
+        self._of_cta = [0] * ctas
         #: by lane, what relaxed operations hand over as they come behind a fence that releases
         self._fenced: dict[int, Knowledge] = {}
         #: by lane, what relaxed operations have observed, for a fence that acquires
@@ -157,10 +160,13 @@ class Order:
         self._columns += 1
         return self._columns - 1
 
-    def new_fact(self) -> int:
-        """A bit of its own."""
+    def new_fact(self, cta: int | None) -> int:
+        """A bit of its own: what a CTA has done, in shared memory to its own; None: maybe not."""
         self._facts += 1
-        return 1 << (self._facts - 1)
+        fact = 1 << (self._facts - 1)
+        if cta is not None:
+            self._of_cta[cta] |= fact
+        return fact
 
     def state(self, s: State) -> None:
         """Tells all of it, for comparisons."""
@@ -249,10 +255,20 @@ class Order:
         if lane in self._observed:
             self.learn([lane], self._observed[lane], rows)
 
-    def release_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
+    def release_fence(self, lane: int) -> None:
         """What is known before the fence is handed over by relaxed operations behind it (H3)."""
-        known = self._fenced.setdefault(lane, self.nothing())
-        known.join(self.of(np.array([lane])), rows)
+        self._fenced.setdefault(lane, self.nothing()).join(self.of(np.array([lane])))
+
+    @rule(
+        "H18", "a restricted release hands on what threads of its CTA did to the CTA's own memory"
+    )
+    def release_own(self, lane: int) -> None:
+        """The same of a fence for the shared memory of the lane's CTA."""
+        done, each = self.of(np.array([lane])), self.lanes // self.ctas
+        cta = lane // each
+        done.rows[:, : cta * each] = done.rows[:, (cta + 1) * each :] = 0
+        done.facts &= self._of_cta[cta]
+        self._fenced.setdefault(lane, self.nothing()).join(done, self.shared)
 
     def tmem_fence(self, lane: int, *, before: bool) -> None:
         """A tcgen05.fence: what the lane knows of tensor memory is handed over by what it does next

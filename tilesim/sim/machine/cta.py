@@ -9,6 +9,7 @@ what remains of the share is launched normally. `tilesim.checker.launch_control`
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -120,6 +121,17 @@ class Cta:
         barrier.address = address
         self.memory.table.add_barrier(address)
         return barrier
+
+    @cached_property
+    def components(self) -> list[int]:
+        """The components of clocks that say what its threads have done, and which copies that they
+        wait for are complete."""
+        found = [b.component for b in (*self.mbarriers.values(), *self.spare_mbarriers)]
+        for warp in self.warps:
+            groups = (group.component for group in warp.groups.values())
+            found += [warp.base, *warp.group_components, *groups]
+            found += warp.parts.components if warp.parts else ()
+        return found
 
     @property
     def exited(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tilesim.analysis.relaxed import uses_fences_after
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
@@ -80,15 +82,14 @@ def _by_observers(w: Warp, fence: Callable[[Warp], None], *, acquires: bool) -> 
 
 def _of_own_memory(w: Warp) -> Clock:
     """What a releasing fence for the shared memory of its CTA hands over: what threads of the CTA
-    have done there (H18)."""
+    have done there, and which copies there are complete (H18)."""
     components = w.machine.components
     known = components.of_shared(w.clock)
     rows = known.reshape(-1, components.size)
     rows[components.in_shared_row] = 0
-    for other in w.machine.warps:
-        if other.cta is not w.cta:
-            own = [other.base, *(other.parts.components if other.parts else ())]
-            rows[components.of_owners_row, own] = 0
+    others = np.ones(components.size, dtype=np.bool_)
+    others[w.cta.components] = False
+    rows[components.of_owners_row, others] = 0
     return known
 
 
