@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.growth import steps
+from tests.sim.test_counters import grid_barrier
 from tests.sim.test_residency import barrier
+from tests.sim.test_tickets import split_k
 from tilesim import Builder, Program, f32
 from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
@@ -49,6 +51,22 @@ def test_the_cause_of_a_failure_in_a_late_turn() -> None:
         return taken
 
     few, many = cost(50), cost(200)
+    assert many < 5 * few
+
+
+@pytest.mark.parametrize("part", ["tilesim/sim/machine/word_order.py", "tilesim/sim/observers/"])
+@pytest.mark.parametrize("kernel", ["last block", "grid barrier"])
+def test_a_word_at_which_all_ctas_count(kernel: str, part: str) -> None:
+    """None of them looks at what all others have done there."""
+
+    def cost(ctas: int) -> int:
+        last = split_k.build(splits=ctas) if kernel == "last block" else None
+        program, reports = last or grid_barrier.build(ctas=ctas), list[Report]()
+        taken = steps(lambda: reports.append(check(program)), part)
+        assert reports[0].verdict == "proved"
+        return taken
+
+    few, many = cost(20), cost(80)
     assert many < 5 * few
 
 

@@ -419,12 +419,13 @@ def _halves(warps: Sequence[int], *, together: bool) -> Iterator[frozenset[int]]
         yield frozenset(warp for warp, code in codes if number in code)
 
 
-def _next(contenders: Sequence[tuple[int, ...]], picked: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The begin of the next order, given what could have drawn instead; None after the last one."""
+def _next(contenders: Sequence[int | None], picked: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The begin of the next order, given by draw the next warp that could have drawn instead; None
+    after the last one."""
     for place in range(len(picked) - 1, -1, -1):
-        later = [w for w in contenders[place] if w > picked[place]]
-        if later:
-            return (*picked[:place], min(later))
+        later = contenders[place]
+        if later is not None:
+            return (*picked[:place], later)
     return None
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from operator import is_not
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -207,7 +209,9 @@ class Watched(ShiftEvaluator):
                 raise NoShift("what is stored, where another warp accesses it")
         if self.stores:
             self._data_moves[footprint] = access.warp
-            if any(r.warp is not access.warp for o in footprint.overlaps for r in o.writes):
+            if any(
+                r.warp is not access.warp for o in footprint.overlaps for r in o.writes.values()
+            ):
                 raise NoShift("what is stored, where another warp has stored")
             spread = footprint.addresses
             if self.stores == "anything" and np.unique(spread).size < spread.size:
@@ -597,9 +601,8 @@ class Jump:
     def make(self) -> None:
         """Skips the repetitions."""
         for m in self.watched.touched.moved:
-            m.footprint.writes[:] = [r for r in m.footprint.writes if r is not m.access]
-            for key in [k for k, r in m.footprint.reads.items() if r is m.access]:
-                del m.footprint.reads[key]
+            for records in (m.footprint.writes, m.footprint.reads):
+                records.keep(partial(is_not, m.access))
         for memory, past in self.families:
             memory.table.past.append(past)
         places = self.watched.touched.places()

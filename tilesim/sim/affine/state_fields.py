@@ -398,8 +398,8 @@ def _later(out: Writer, access: Access, value: dict[tuple[int, Any], Access] | N
 def _recorded(out: Writer, footprint: Footprint) -> None:
     """The accesses to a set of bytes that are recorded."""
     out.token((footprint.number, footprint.initialised))
-    out.write(footprint.reads)
-    out.write(footprint.writes)
+    out.write(dict(footprint.reads))
+    out.write([*footprint.writes.values()])
     out.write(out.machine.races.observations.of(footprint))
 
 
@@ -538,7 +538,10 @@ FIELDS: Fields = {
     Word: {"since": _strong_write, "begin": _begin},
     Look: {"tick": at_component, "since": _strong_write, "end": _strong_write},
     Join: {"tick": at_component},
-    Generation: {"number": left_out, "joined": clock},
+    Generation: {
+        "number": left_out, "components": left_out,
+        "known": lambda out, generation, v: out.clock(generation.joined),
+    },
     NamedBarrier: {
         "current": _generation, "previous": _generation, "skipped": left_out,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ EVERY = -1
 #: `Access.stored` of lanes that store different numbers in one place: one of them stays
 ONE_OF_SEVERAL = "one of several numbers"
 
+#: records of one set of bytes up to which all are looked at one by one
+_INDEXED = 16
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
 #: footprints of a memory up to which each new one is compared with all of them
@@ -105,6 +108,11 @@ class Access:
     #: of a strong write: which one of its machine (`tilesim.sim.machine.word_order`)
     number: int | None = None
 
+    @property
+    def wide(self) -> bool:
+        """Whether it is strong for all threads of the device, and of the generic proxy."""
+        return self.scope in ("gpu", "sys") and not self.asynchronous
+
     def precedes(self, access: Access, footprint: Footprint) -> None:
         """An access to these bytes came after this one."""
         if self.later is None:
@@ -150,6 +158,121 @@ def noncoherent(access: Access, record: Access) -> bool:
     )
 
 
+# ------------------------------------------------------------------ records
+
+
+class Records(dict[Hashable, Access]):
+    """The accesses to a set of bytes that are still relevant to it, in the order in which they, or
+    others of their keys, were made.
+
+    At a word at which all CTAs of a grid count there is one of each of them, as none comes after
+    the others in every schedule. All of these are `Access.wide`. So where they are many they are
+    found by their component, and no more than those that are asked for is looked at: each record is
+    either ``narrow`` or among those at its component, which never changes for a wide one.
+    """
+
+    __slots__ = ("_index",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._index: _Index | None = None
+
+    def add(self, access: Access) -> None:
+        """Records an access that stands in for no other."""
+        self[access] = access
+
+    def __setitem__(self, key: Hashable, access: Access) -> None:
+        if self._index is not None:
+            if key in self:
+                self._index.drop(self[key])
+            self._index.add(access)
+        super().__setitem__(key, access)
+        if self._index is None and len(self) > _INDEXED:
+            self._index = _Index(self.values())
+
+    def __delitem__(self, key: Hashable) -> None:
+        if self._index is not None:
+            self._index.drop(self[key])
+        super().__delitem__(key)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._index = None
+        super().clear()
+
+    def keep(self, wanted: Callable[[Access], bool]) -> None:
+        """Forgets those that are not ``wanted``."""
+        for key in [key for key, record in self.items() if not wanted(record)]:
+            del self[key]
+
+    def at(self, components: Iterable[int]) -> Iterable[Access]:
+        """All at some components, and maybe others."""
+        if self._index is None:
+            return self.values()
+        wide = self._index.wide
+        own = (record for component in components for record in wide.get(component, ()))
+        return chain(self._index.narrow, own)
+
+    @property
+    def narrow(self) -> Collection[Access]:
+        """Those that are not `Access.wide`."""
+        if self._index is None:
+            return [record for record in self.values() if not record.wide]
+        return self._index.narrow
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of those that have one, which grow from record to record."""
+        if self._index is None:
+            return [record.number for record in self.values() if record.number is not None]
+        return self._index.numbers
+
+    @property
+    def numbered(self) -> tuple[Integers, Integers, Integers]:
+        """The same with their components and ticks, of writes that no longer change."""
+        if self._index is None:
+            return _numbered(self.values())
+        if self._index.table is None:
+            self._index.table = _numbered(self.values())
+        return self._index.table
+
+
+class _Index:
+    """Where `Records` are: the narrow ones, the wide ones by component, and the `Access.number` of
+    all, in ascending order. ``table``: `Records.numbered`, until another one comes or goes."""
+
+    def __init__(self, records: Iterable[Access]) -> None:
+        self.narrow: dict[Access, None] = {}
+        self.wide: dict[int, dict[Access, None]] = {}
+        self.numbers: list[int] = []
+        self.table: tuple[Integers, Integers, Integers] | None = None
+        for record in records:
+            self.add(record)
+
+    def _place(self, record: Access) -> dict[Access, None]:
+        return self.wide.setdefault(record.component, {}) if record.wide else self.narrow
+
+    def add(self, record: Access) -> None:
+        """Takes in a record, later than all others."""
+        self._place(record)[record] = None
+        self.table = None
+        if record.number is not None:
+            self.numbers.append(record.number)
+
+    def drop(self, record: Access) -> None:
+        """Forgets one."""
+        del self._place(record)[record]
+        self.table = None
+        if record.number is not None:
+            del self.numbers[bisect_left(self.numbers, record.number)]
+
+
+def _numbered(records: Iterable[Access]) -> tuple[Integers, Integers, Integers]:
+    found = [(r.number, r.component, r.tick) for r in records if r.number is not None]
+    numbers, components, ticks = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    return numbers, components, ticks
+
+
 # ------------------------------------------------------------------ sets of bytes
 
 
@@ -184,8 +307,9 @@ class Footprint:
     number: int = 0
     overlaps: list[Footprint] = field(default_factory=list)
     covers: list[Footprint] = field(default_factory=list)
-    writes: list[Access] = field(default_factory=list)
-    reads: dict[Hashable, Access] = field(default_factory=dict)
+    #: writes each under itself, reads under what makes one stand in for an earlier one
+    writes: Records = field(default_factory=Records)
+    reads: Records = field(default_factory=Records)
     barriers: tuple[int, ...] = ()
     initialised: bool = False
     _cells: tuple[int, Integers] | None = None
@@ -448,9 +572,8 @@ class FootprintTable:
         No instruction may be under way that has got a footprint and not used it.
         """
         for footprint in self._known.values():
-            footprint.writes[:] = [r for r in footprint.writes if not settled(r)]
-            for key in [k for k, r in footprint.reads.items() if settled(r)]:
-                del footprint.reads[key]
+            for records in (footprint.writes, footprint.reads):
+                records.keep(lambda record: not settled(record))
         alive = {f for f in self._known.values() if f.writes or f.reads or f in keep}
         self._near.clear()
         self._gather()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import Named
 from tilesim.records import dataclass, field
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import Clock, Components, join, joined
 from tilesim.sim.machine.errors import Side
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.result import Violation
@@ -42,12 +42,20 @@ class Generation:
     """One use of the barrier: which warps joined, and what it publishes when it completes."""
 
     number: int
-    joined: Clock
+    components: Components
+    known: Clock | None = None
     joins: list[Join] = field(default_factory=list)
     threads: int | None = None
     complete: bool = False
     #: of the warps that joined, where the barrier hands them on
     fences: Fences | None = None
+
+    @property
+    def joined(self) -> Clock:
+        """What those that have joined publish: a clock, from the first of them on."""
+        if self.known is None:
+            self.known = self.components.clock()
+        return self.known
 
     def collect(self, fences: Fences) -> None:
         """The fences of a warp that joins (practice reading of H3).
@@ -138,7 +146,7 @@ class NamedBarrier(Barrier):
         return self.current.number + self.skipped
 
     def _open(self, number: int) -> Generation:
-        return Generation(number, self.machine.components.clock())
+        return Generation(number, self.machine.components)
 
     def gather(
         self, join_: Join, threads: int | None, clock: Clock, mask: int, *, visible: bool
@@ -189,7 +197,7 @@ class NamedBarrier(Barrier):
             generation.collect(join_.warp.fences)
         self.note("join", join_.warp, join_.op, "joins", generation.number)
         if visible:
-            join(generation.joined, clock)
+            generation.known = joined(generation.known, clock)
         else:
             in_time = self.machine.components.in_time
             join(in_time(generation.joined), in_time(clock))

@@ -76,8 +76,9 @@ class Outcome:
     allocated: dict[int, Op] = field(default_factory=dict)
     #: numbers drawn from counters, where their order is all that schedules can differ in
     draws: list[Draw] = field(default_factory=list)
-    #: for each of them the warps that could have drawn, if the order was told
-    contenders: list[tuple[int, ...]] = field(default_factory=list)
+    #: for each of them the next one in number of the warps that could have drawn instead, if the
+    #: order was told
+    contenders: list[int | None] = field(default_factory=list)
     #: by cluster and by the warp that asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     #: where addresses come from that are not known, into tensors that are only read

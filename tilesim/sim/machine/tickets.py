@@ -7,8 +7,10 @@ to a draw waits until nothing else can move, and one of those that wait goes on.
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +28,9 @@ class Tickets:
     def __init__(self, order: Order | None, warps: Sequence[Agent]) -> None:
         self._warps = warps
         self.drawn: list[Draw] = []
-        #: for each draw the warps that could have drawn, if the order was told
-        self.contenders: list[tuple[int, ...]] = []
+        #: for each draw, if the order was told, the next one in number of the warps that could have
+        #: drawn instead
+        self.contenders: list[int | None] = []
         self.alike: frozenset[int] = order.alike if order else frozenset()
         self._told = order is not None
         self._number = None if order is None else order.number
@@ -35,6 +38,10 @@ class Tickets:
         for place, warp in enumerate(order.warps if order else ()):
             self._places.setdefault(warp, []).append(place)
         self._waiting: dict[Agent, Word] = {}
+        #: those that wait: as they are to draw, of one warp as they came; and by their numbers
+        self._queue: list[tuple[bool, float, int, int, Agent]] = []
+        self._came = 0
+        self._indices: list[int] = []
         self._admitted: Agent | None = None
         self._last: Counter[Word] = Counter()
         #: by cluster: the word of which one of its warps is told to be the last
@@ -54,13 +61,19 @@ class Tickets:
             self._admitted = None
             return False
         self._waiting[warp] = word
+        self._came += 1
+        heappush(self._queue, (*self._rank(warp), self._came, warp))
+        insort(self._indices, warp.index)
         return True
 
     def admit(self) -> Agent | None:
         """Nothing else can move: which of those that wait may draw now."""
         if not self._waiting:
             return None
-        warp = min(self._waiting, key=self._rank)
+        *rank, came, warp = heappop(self._queue)
+        while tuple(rank) != self._rank(warp):  # lanes of its warp have drawn since it came
+            heappush(self._queue, (*self._rank(warp), came, warp))
+            *rank, came, warp = heappop(self._queue)
         if warp.index in self.alike and not self._last[self._waiting[warp]]:
             word = self._waiting[warp]
             together = [w for w, at in self._waiting.items() if at == word]
@@ -70,7 +83,9 @@ class Tickets:
         places = self._places.get(warp.index)
         if places:
             del places[0]
-        self.contenders.append((warp.index, *sorted(w.index for w in self._waiting)))
+        later = bisect_right(self._indices, warp.index)
+        self.contenders.append(self._indices[later] if later < len(self._indices) else None)
+        del self._indices[later - 1]
         self._admitted = warp
         return warp
 

@@ -35,7 +35,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.clock import GENERIC, SHARED, Clock, join
-from tilesim.sim.machine.footprint import EVERY, Access, Footprint, leave_the_same
+from tilesim.sim.machine.footprint import EVERY, Access, Footprint, Records, leave_the_same
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.unknown import require_known
@@ -286,23 +286,24 @@ def supersede(
                 covered.reads.clear()
             else:
                 same = covered.same_elements(footprint)
-                covered.writes[:] = [
-                    record
-                    for record in covered.writes
-                    if not (same and hides(access, record)) or record in outlast
-                ]
+                if same:
+                    covered.writes.keep(lambda r: not hides(access, r) or r in outlast)
         elif not access.asynchronous:
             # the same instruction of the same warp, once more: the earlier time adds nothing, but
             # what other parts of the warp do at this one, which only they make known
-            covered.writes[:] = [
+            parts = access.warp.parts
+            own = (access.component,) if parts is None else parts.components
+            again = [
                 record
-                for record in covered.writes
-                if record.op is not access.op
-                or record.warp is not access.warp
-                or (record.iteration and record.iteration == access.iteration)
-                or record in outlast
+                for record in covered.writes.at(own)
+                if record.op is access.op
+                and record.warp is access.warp
+                and not (record.iteration and record.iteration == access.iteration)
+                and record not in outlast
             ]
-    footprint.writes.append(access)
+            for record in again:
+                del covered.writes[record]
+    footprint.writes.add(access)
 
 
 def _over(
@@ -314,7 +315,7 @@ def _over(
     for covered in footprint.covers:
         if covered in unordered:
             continue
-        for record in (*covered.writes, *covered.reads.values()):
+        for record in (*covered.writes.values(), *covered.reads.values()):
             before = record.over if record.op is access.op else ()
             record.over = ()
             for where, one in (*before, (covered, record)):
@@ -366,14 +367,13 @@ class Word:
         """Whether what observes a strong write observes the one before it."""
         return _is_rmw(access.op) and (self.last is None or _strong(access, self.last))
 
-    def look(self, look: Look, read: Access, recorded: list[Access]) -> None:
+    def look(self, look: Look, read: Access, recorded: Records) -> None:
         """Lanes have observed; of their looks those are kept that were the first to observe some
         write which is still ``recorded``, or the first that are not open."""
         key = read.warp, read.lanes
         before = self.looks.get(key, ())
         since = self._since(read, before, recorded)
-        every = sorted(record.number for record in recorded if record.number is not None)
-        left = {False: every, True: every}
+        left = {False: recorded.numbers, True: recorded.numbers}
         kept = []
         for one in (*before, replace(look, since=since)):
             numbers = left[one.open]
@@ -384,13 +384,15 @@ class Word:
                 left[one.open] = numbers[:first] + numbers[stop:]
         self.looks[key] = kept
 
-    def _since(self, read: Access, before: Sequence[Look], recorded: list[Access]) -> int | None:
+    def _since(self, read: Access, before: Sequence[Look], recorded: Records) -> int | None:
         """From which of the ``recorded`` writes on lanes come after all of them once they have
         read: because they, too, are observed, have been, or are in their past anyway."""
         since = self.since
         if since is None:
             return None
-        older = {r.number: r for r in recorded if r.number is not None and r.number < since}
+        older = {
+            r.number: r for r in recorded.values() if r.number is not None and r.number < since
+        }
         for number in sorted(older, reverse=True):
             seen = any(look.saw(number) for look in before if not look.open)
             if not (seen or _knows(read, older[number])):
@@ -398,20 +400,18 @@ class Word:
             since = number
         return since
 
-    def surely_found(self, warp: Agent, end: int, recorded: list[Access]) -> int | None:
+    def surely_found(self, warp: Agent, end: int, recorded: Records) -> int | None:
         """Up to which of the ``recorded`` writes below ``end`` a wait of ``warp`` finds in every
         schedule; None if it may end with what was before the store with which they begin."""
         if self.begin is not None and not warp.passed(*self.begin):
             return None
-        since = self.since or 0
-        late = (
-            record.number
-            for record in recorded
-            if record.number is not None
-            and since <= record.number < end
-            and not warp.passed(record.component, record.tick)
-        )
-        return min(late, default=end)
+        numbers, components, ticks = recorded.numbered
+        known = warp.clock[components]
+        own = components == warp.component
+        if own.any():
+            known[own] = np.minimum(known[own], warp.common)
+        late = numbers[(known < ticks) & (numbers >= (self.since or 0)) & (numbers < end)]
+        return int(late[0]) if len(late) else end
 
     def reopen(self, store: Access) -> None:
         """In another schedule the waits that it need not come after find this store."""
@@ -459,8 +459,13 @@ class Observations:
         word = self._words.get(footprint)
         if access.scope is None or word is None or word.torn or word.goes_on(access):
             return []
-        writes = [record for record in footprint.writes if record.number is not None]
-        return [r for r in writes if not any(word.stands_in(later, r) for later in writes)]
+        writes = footprint.writes
+        return [
+            r
+            for r in writes.values()
+            if r.number is not None
+            and not any(word.stands_in(later, r) for later in writes.at((r.component,)))
+        ]
 
     def wrote(self, footprint: Footprint, access: Access) -> None:
         """A write of any kind; an RMW of the same word goes on from the one before.

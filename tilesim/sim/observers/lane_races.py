@@ -52,8 +52,10 @@ class LaneExchange:
         settled = access.warp.known_to_all
         size = self._machine.components.size
         for other in footprint.overlaps:
-            records = [*other.writes, *other.reads.values()] if access.write else other.writes
-            for record in records:
+            near = [*other.writes.at(settled)]
+            if access.write:
+                near += other.reads.at(settled)
+            for record in near:
                 tick = record.tick
                 if settled.get(record.component, NEVER) < tick <= clock[size + record.component]:
                     self._exchange(Overlap(memory, footprint, access, other, record, clock))
@@ -271,7 +273,7 @@ def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bo
         return False
     together = [record]
     if record.iteration:
-        near = where.writes if record.write else where.reads.values()
+        near = (where.writes if record.write else where.reads).values()
         together = [a for a in near if a.iteration == record.iteration and a.warp is record.warp]
     lanes = [1 << lane for lane in range(32)]
     return any(

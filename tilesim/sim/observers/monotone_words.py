@@ -91,6 +91,8 @@ class _Life:
     base: Released
     born: tuple[int, int] | None = None
     increments: list[Increment] = field(default_factory=list)
+    #: the least amount that one lane has added in so many of them, from the first one on
+    least: list[int] = field(default_factory=list)
     #: by component: the ticks of its increments, and how many came before each
     ticks: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
     #: a column per component: the ticks of its last two increments, and how many came before the
@@ -105,6 +107,10 @@ class _Life:
     #: by warp and component: the tick of its last increment there, and the lanes that made it
     made: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     stops: dict[int, list[_Stop]] = field(default_factory=dict)
+    #: by component, the tick of the last of these, or -1; and the least sum that keeps one of them
+    #: from passing
+    stopped: NDArray[np.int64] | None = None
+    lowest: int = 0
     joined: tuple[int, Released] | None = None
 
     def waited(self, warp: Agent) -> bool:
@@ -278,14 +284,18 @@ class Counter:
 
     def _after_waits(self, warp: Agent, after: int, amount: int) -> bool:
         """Condition C for an increment by ``amount`` that makes the sum ``after``."""
-        for component, stops in self._life.stops.items():
-            known, later = warp.clock[component], 0
-            if component == warp.component:
-                known = min(known, warp.common)
-            if known >= stops[-1].tick:
-                stops[-1].later += amount
-                continue
-            for stop in reversed(stops):
+        life = self._life
+        if life.stopped is None:
+            return True
+        past = _of_each_lane(warp, warp.clock[: len(life.stopped)])
+        unknown = past < life.stopped
+        for component in np.flatnonzero(~unknown & (life.stopped >= 0)).tolist():
+            life.stops[component][-1].later += amount
+        if after < life.lowest:
+            return True
+        for component in np.flatnonzero(unknown).tolist():
+            known, later = past[component], 0
+            for stop in reversed(life.stops[component]):
                 later += stop.later
                 if known >= stop.tick:
                     break
@@ -303,6 +313,7 @@ class Counter:
             life.latest = np.zeros((3, warp.machine.components.size), dtype=np.int64)
         before = ticks[-2] if len(ticks) > 1 else 0
         life.latest[:, step.component] = before, step.tick, len(life.increments)
+        life.least.append(min(step.least, life.least[-1]) if life.least else step.least)
         life.increments.append(step)
         life.sums.append(after)
 
@@ -343,6 +354,11 @@ class Counter:
     def _note_wait(self, warp: Agent, stop: int) -> None:
         life = self._life
         life.waits[warp.component] = warp.tick
+        if life.stopped is None:
+            life.stopped = np.full(warp.machine.components.size, -1, dtype=np.int64)
+            life.lowest = stop
+        life.lowest = min(life.lowest, stop)
+        life.stopped[warp.component] = warp.tick
         stops = life.stops.setdefault(warp.component, [])
         while stops and stops[-1].at >= stop:
             stops.pop()  # it came earlier, and says nothing more
@@ -350,10 +366,10 @@ class Counter:
 
     def _just(self, place: int, goal: int) -> bool:
         """Whether no part of the first increments reaches ``goal`` without all of them."""
-        group = self._life.increments[:place]
-        last = group[-1]
-        least = last.least if last.known == place - 1 else min(step.least for step in group)
-        return self._life.sums[place] - least < goal
+        life = self._life
+        last = life.increments[place - 1]
+        least = last.least if last.known == place - 1 else life.least[place - 1]
+        return life.sums[place] - least < goal
 
     def _any_lanes(self, place: int, goal: int) -> bool:
         """Whether the last of so many increments, which comes after the others, reaches ``goal``
@@ -414,10 +430,7 @@ class Counter:
         if life.latest is None:
             return first
         before, last, place = life.latest
-        row = clock[: len(last)]
-        if warp.component in life.ticks:
-            row = row.copy()
-            row[warp.component] = min(row[warp.component], warp.common)
+        row = _of_each_lane(warp, clock[: len(last)])
         missing = row < last
         # of most that have one more in the past than it knows, that is the last one
         several = missing & (row < before)
@@ -433,6 +446,15 @@ class Counter:
 def _tick(warp: Agent) -> int:
     """The interval of a write: lanes at different words do not come after each other."""
     return warp.tick + warp.apart
+
+
+def _of_each_lane(warp: Agent, row: Clock) -> Clock:
+    """Of this row of a clock of ``warp``, what each of its lanes has in its past."""
+    own, common = warp.component, warp.common
+    if row[own] > common:
+        row = row.copy()
+        row[own] = common
+    return row
 
 
 def _merge(released: Released, own: Released) -> None:

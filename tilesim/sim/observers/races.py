@@ -15,6 +15,7 @@ from tilesim.sim.machine.footprint import (
     Access,
     Footprint,
     FootprintTable,
+    Records,
     has_noncoherent_loads,
     noncoherent,
     reads_noncoherently,
@@ -65,8 +66,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.tickets import Tickets
     from tilesim.sim.machine.warp import Agent
 
-#: scopes that include every thread of the device
-_OF_ALL = ("gpu", "sys")
+_NONE = Records()
 #: what an access is judged by
 _Judge: TypeAlias = "Callable[[Memory, Footprint, Access, Clock], None]"
 #: row offset by (record is asynchronous, record writes), per kind of accessor
@@ -209,7 +209,7 @@ class RaceDetector:
         after_write, after_async = rows[False, True], rows[True, True]
         known = clock.item
         for other in near:
-            for record in other.writes:
+            for record in other.writes.values():
                 row = after_async if record.asynchronous else after_write
                 component, tick = record.component, record.tick
                 if known(row + component) < tick or (
@@ -234,8 +234,9 @@ class RaceDetector:
             Completions.note_write(footprint, access, unordered)
         elif near and access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
-        supersede(footprint, access, unordered, self.observations.outlast(footprint, access))
+        outlast = self.observations.outlast(footprint, access)
         self.observations.wrote(footprint, access)
+        supersede(footprint, access, unordered, outlast)
         if memory.begins_empty:
             memory.table.note_write(footprint, access.may_access)
         if not near:
@@ -289,12 +290,13 @@ class RaceDetector:
         unordered: list[Footprint] = []
         known = clock.item
         for other in footprint.overlaps:
-            records = [*other.writes, *other.reads.values()] if write else other.writes
+            writes, reads = other.writes, other.reads if write else _NONE
             if counts and footprint.same_elements(other):
-                compared = [r for r in records if r.scope not in _OF_ALL or r.asynchronous]
-                if len(compared) < len(records):
+                records = (*writes.narrow, *reads.narrow)
+                if len(records) < len(writes) + len(reads):
                     unordered.append(other)
-                records = compared
+            else:
+                records = (*writes.values(), *reads.values())
             for record in records:
                 component, tick = record.component, record.tick
                 if record.asynchronous:
@@ -378,7 +380,7 @@ class RaceDetector:
     def _word_only_counts(self, memory: Memory, footprint: Footprint, access: Access) -> bool:
         """Whether what others count at the same word need not be compared with a strong access: in
         whatever order, it is no race, and decides nothing (`WordOrder.immaterial`)."""
-        wide = access.scope in _OF_ALL and not (access.asynchronous or self._noncoherent)
+        wide = access.wide and not self._noncoherent
         counts = footprint.tensor in self.machine.plan.counters and not self.machine.explored
         return wide and counts and not memory.table.skipped
 
@@ -531,7 +533,7 @@ class Completions:
             return
         for other in footprint.overlaps:
             if other not in unordered:
-                for record in (*other.writes, *other.reads.values()):
+                for record in (*other.writes.values(), *other.reads.values()):
                     record.precedes(write, footprint)
 
     @staticmethod
@@ -540,7 +542,7 @@ class Completions:
         bytes, what comes after it sees nothing of them."""
         for other in footprint.overlaps:
             if other not in unordered and other not in footprint.covers:
-                for record in (*other.writes, *other.reads.values()):
+                for record in (*other.writes.values(), *other.reads.values()):
                     if record.asynchronous:
                         record.precedes(write, footprint)
 
