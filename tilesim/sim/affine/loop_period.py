@@ -209,9 +209,7 @@ class Watched(ShiftEvaluator):
                 raise NoShift("what is stored, where another warp accesses it")
         if self.stores:
             self._data_moves[footprint] = access.warp
-            if any(
-                r.warp is not access.warp for o in footprint.overlaps for r in o.writes.values()
-            ):
+            if any(r.warp is not access.warp for o in footprint.overlaps for r in o.writes):
                 raise NoShift("what is stored, where another warp has stored")
             spread = footprint.addresses
             if self.stores == "anything" and np.unique(spread).size < spread.size:

@@ -399,7 +399,7 @@ def _recorded(out: Writer, footprint: Footprint) -> None:
     """The accesses to a set of bytes that are recorded."""
     out.token((footprint.number, footprint.initialised))
     out.write(dict(footprint.reads))
-    out.write([*footprint.writes.values()])
+    out.write([*footprint.writes])
     out.write(out.machine.races.observations.of(footprint))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,8 +32,8 @@ EVERY = -1
 #: `Access.stored` of lanes that store different numbers in one place: one of them stays
 ONE_OF_SEVERAL = "one of several numbers"
 
-#: records of one set of bytes up to which all are looked at one by one
-_INDEXED = 16
+#: records of one set of bytes from which on not all are looked at one by one
+MANY = 16
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
 #: footprints of a memory up to which each new one is compared with all of them
@@ -161,116 +161,122 @@ def noncoherent(access: Access, record: Access) -> bool:
 # ------------------------------------------------------------------ records
 
 
-class Records(dict[Hashable, Access]):
+#: what records are kept under
+K = TypeVar("K", bound=Hashable)
+
+
+class Records(dict[K, Access]):
     """The accesses to a set of bytes that are still relevant to it, in the order in which they, or
-    others of their keys, were made.
+    others of their keys, were made: see `Indexed`."""
 
-    At a word at which all CTAs of a grid count there is one of each of them, as none comes after
-    the others in every schedule. All of these are `Access.wide`. So where they are many they are
-    found by their component, and no more than those that are asked for is looked at: each record is
-    either ``narrow`` or among those at its component, which never changes for a wide one.
-    """
-
-    __slots__ = ("_index",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._index: _Index | None = None
-
-    def add(self, access: Access) -> None:
-        """Records an access that stands in for no other."""
-        self[access] = access
-
-    def __setitem__(self, key: Hashable, access: Access) -> None:
-        if self._index is not None:
-            if key in self:
-                self._index.drop(self[key])
-            self._index.add(access)
-        super().__setitem__(key, access)
-        if self._index is None and len(self) > _INDEXED:
-            self._index = _Index(self.values())
-
-    def __delitem__(self, key: Hashable) -> None:
-        if self._index is not None:
-            self._index.drop(self[key])
-        super().__delitem__(key)
-
-    def clear(self) -> None:
-        """Forgets all."""
-        self._index = None
-        super().clear()
+    __slots__ = ()
 
     def keep(self, wanted: Callable[[Access], bool]) -> None:
         """Forgets those that are not ``wanted``."""
         for key in [key for key, record in self.items() if not wanted(record)]:
             del self[key]
 
+    def indexed(self) -> Records[K]:
+        """The same as `Indexed`, as there are `MANY`."""
+        return Indexed(self)
+
     def at(self, components: Iterable[int]) -> Iterable[Access]:
         """All at some components, and maybe others."""
-        if self._index is None:
-            return self.values()
-        wide = self._index.wide
-        own = (record for component in components for record in wide.get(component, ()))
-        return chain(self._index.narrow, own)
+        return self.values()
 
     @property
     def narrow(self) -> Collection[Access]:
         """Those that are not `Access.wide`."""
-        if self._index is None:
-            return [record for record in self.values() if not record.wide]
-        return self._index.narrow
+        return [record for record in self.values() if not record.wide]
 
     @property
     def numbers(self) -> list[int]:
         """The numbers of those that have one, which grow from record to record."""
-        if self._index is None:
-            return [record.number for record in self.values() if record.number is not None]
-        return self._index.numbers
+        return [record.number for record in self.values() if record.number is not None]
 
     @property
     def numbered(self) -> tuple[Integers, Integers, Integers]:
         """The same with their components and ticks, of writes that no longer change."""
-        if self._index is None:
-            return _numbered(self.values())
-        if self._index.table is None:
-            self._index.table = _numbered(self.values())
-        return self._index.table
+        found = [(r.number, r.component, r.tick) for r in self.values() if r.number is not None]
+        numbers, components, ticks = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return numbers, components, ticks
 
 
-class _Index:
-    """Where `Records` are: the narrow ones, the wide ones by component, and the `Access.number` of
-    all, in ascending order. ``table``: `Records.numbered`, until another one comes or goes."""
+class Indexed(Records[K]):
+    """Records that are found without a look at all others.
 
-    def __init__(self, records: Iterable[Access]) -> None:
-        self.narrow: dict[Access, None] = {}
-        self.wide: dict[int, dict[Access, None]] = {}
-        self.numbers: list[int] = []
-        self.table: tuple[Integers, Integers, Integers] | None = None
-        for record in records:
-            self.add(record)
+    At a word at which all CTAs of a grid count there is one of each of them, as none comes after
+    the others in every schedule. All of these are `Access.wide`. So each record is either
+    ``narrow`` or among the wide ones at its component, which never changes for a wide one.
+    """
+
+    __slots__ = ("_narrow", "_numbered", "_numbers", "_wide")
+
+    def __init__(self, records: Records[K]) -> None:
+        super().__init__()
+        self._narrow: dict[Access, None] = {}
+        self._wide: dict[int, dict[Access, None]] = {}
+        self._numbers: list[int] = []
+        #: what `numbered` has answered, until a record comes or goes
+        self._numbered: tuple[Integers, Integers, Integers] | None = None
+        for key, record in records.items():
+            self[key] = record
 
     def _place(self, record: Access) -> dict[Access, None]:
-        return self.wide.setdefault(record.component, {}) if record.wide else self.narrow
+        return self._wide.setdefault(record.component, {}) if record.wide else self._narrow
 
-    def add(self, record: Access) -> None:
-        """Takes in a record, later than all others."""
+    def __setitem__(self, key: K, record: Access) -> None:
+        if key in self:
+            self._drop(self[key])
+        super().__setitem__(key, record)
         self._place(record)[record] = None
-        self.table = None
+        self._numbered = None
         if record.number is not None:
-            self.numbers.append(record.number)
+            self._numbers.append(record.number)
 
-    def drop(self, record: Access) -> None:
-        """Forgets one."""
+    def __delitem__(self, key: K) -> None:
+        self._drop(self[key])
+        super().__delitem__(key)
+
+    def _drop(self, record: Access) -> None:
         del self._place(record)[record]
-        self.table = None
+        self._numbered = None
         if record.number is not None:
-            del self.numbers[bisect_left(self.numbers, record.number)]
+            del self._numbers[bisect_left(self._numbers, record.number)]
 
+    def clear(self) -> None:
+        """Forgets all."""
+        super().clear()
+        self._narrow.clear()
+        self._wide.clear()
+        self._numbers.clear()
+        self._numbered = None
 
-def _numbered(records: Iterable[Access]) -> tuple[Integers, Integers, Integers]:
-    found = [(r.number, r.component, r.tick) for r in records if r.number is not None]
-    numbers, components, ticks = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    return numbers, components, ticks
+    def indexed(self) -> Records[K]:
+        """These records."""
+        return self
+
+    def at(self, components: Iterable[int]) -> Iterable[Access]:
+        """The wide ones at some components, and all that are narrow."""
+        own = (record for component in components for record in self._wide.get(component, ()))
+        return chain(self._narrow, own)
+
+    @property
+    def narrow(self) -> Collection[Access]:
+        """Those that are not `Access.wide`."""
+        return self._narrow
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of those that have one, which grow from record to record."""
+        return self._numbers
+
+    @property
+    def numbered(self) -> tuple[Integers, Integers, Integers]:
+        """The same with their components and ticks, of writes that no longer change."""
+        if self._numbered is None:
+            self._numbered = super().numbered
+        return self._numbered
 
 
 # ------------------------------------------------------------------ sets of bytes
@@ -308,8 +314,8 @@ class Footprint:
     overlaps: list[Footprint] = field(default_factory=list)
     covers: list[Footprint] = field(default_factory=list)
     #: writes each under itself, reads under what makes one stand in for an earlier one
-    writes: Records = field(default_factory=Records)
-    reads: Records = field(default_factory=Records)
+    writes: Records[Access] = field(default_factory=Records)
+    reads: Records[Hashable] = field(default_factory=Records)
     barriers: tuple[int, ...] = ()
     initialised: bool = False
     _cells: tuple[int, Integers] | None = None

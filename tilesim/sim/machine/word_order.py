@@ -35,7 +35,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.clock import GENERIC, SHARED, Clock, join
-from tilesim.sim.machine.footprint import EVERY, Access, Footprint, Records, leave_the_same
+from tilesim.sim.machine.footprint import EVERY, MANY, Access, Footprint, Records, leave_the_same
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.unknown import require_known
@@ -303,7 +303,10 @@ def supersede(
             ]
             for record in again:
                 del covered.writes[record]
-    footprint.writes.add(access)
+    writes = footprint.writes
+    writes[access] = access
+    if len(writes) == MANY:
+        footprint.writes = writes.indexed()
 
 
 def _over(
@@ -315,7 +318,7 @@ def _over(
     for covered in footprint.covers:
         if covered in unordered:
             continue
-        for record in (*covered.writes.values(), *covered.reads.values()):
+        for record in (*covered.writes, *covered.reads.values()):
             before = record.over if record.op is access.op else ()
             record.over = ()
             for where, one in (*before, (covered, record)):
@@ -367,7 +370,7 @@ class Word:
         """Whether what observes a strong write observes the one before it."""
         return _is_rmw(access.op) and (self.last is None or _strong(access, self.last))
 
-    def look(self, look: Look, read: Access, recorded: Records) -> None:
+    def look(self, look: Look, read: Access, recorded: Records[Access]) -> None:
         """Lanes have observed; of their looks those are kept that were the first to observe some
         write which is still ``recorded``, or the first that are not open."""
         key = read.warp, read.lanes
@@ -384,15 +387,13 @@ class Word:
                 left[one.open] = numbers[:first] + numbers[stop:]
         self.looks[key] = kept
 
-    def _since(self, read: Access, before: Sequence[Look], recorded: Records) -> int | None:
+    def _since(self, read: Access, before: Sequence[Look], recorded: Records[Access]) -> int | None:
         """From which of the ``recorded`` writes on lanes come after all of them once they have
         read: because they, too, are observed, have been, or are in their past anyway."""
         since = self.since
         if since is None:
             return None
-        older = {
-            r.number: r for r in recorded.values() if r.number is not None and r.number < since
-        }
+        older = {r.number: r for r in recorded if r.number is not None and r.number < since}
         for number in sorted(older, reverse=True):
             seen = any(look.saw(number) for look in before if not look.open)
             if not (seen or _knows(read, older[number])):
@@ -400,7 +401,7 @@ class Word:
             since = number
         return since
 
-    def surely_found(self, warp: Agent, end: int, recorded: Records) -> int | None:
+    def surely_found(self, warp: Agent, end: int, recorded: Records[Access]) -> int | None:
         """Up to which of the ``recorded`` writes below ``end`` a wait of ``warp`` finds in every
         schedule; None if it may end with what was before the store with which they begin."""
         if self.begin is not None and not warp.passed(*self.begin):
@@ -462,7 +463,7 @@ class Observations:
         writes = footprint.writes
         return [
             r
-            for r in writes.values()
+            for r in writes
             if r.number is not None
             and not any(word.stands_in(later, r) for later in writes.at((r.component,)))
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -12,10 +12,10 @@ import numpy as np
 from tilesim.arith.byte_set import ByteSet
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, SHARED, Clock
 from tilesim.sim.machine.footprint import (
+    MANY,
     Access,
     Footprint,
     FootprintTable,
-    Records,
     has_noncoherent_loads,
     noncoherent,
     reads_noncoherently,
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.tickets import Tickets
     from tilesim.sim.machine.warp import Agent
 
-_NONE = Records()
 #: what an access is judged by
 _Judge: TypeAlias = "Callable[[Memory, Footprint, Access, Clock], None]"
 #: row offset by (record is asynchronous, record writes), per kind of accessor
@@ -193,6 +192,8 @@ class RaceDetector:
             apart = self._noncoherent and reads_noncoherently(access.op)
             key = access.warp, access.component, access.scope, access.lanes, apart
             footprint.reads[key] = access
+            if len(footprint.reads) == MANY:
+                footprint.reads = footprint.reads.indexed()
             return
         footprint.reads[access.component, access.asynchronous, access.scope, access.lanes] = access
         if memory.overlaid is not None:
@@ -209,7 +210,7 @@ class RaceDetector:
         after_write, after_async = rows[False, True], rows[True, True]
         known = clock.item
         for other in near:
-            for record in other.writes.values():
+            for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 component, tick = record.component, record.tick
                 if known(row + component) < tick or (
@@ -290,13 +291,13 @@ class RaceDetector:
         unordered: list[Footprint] = []
         known = clock.item
         for other in footprint.overlaps:
-            writes, reads = other.writes, other.reads if write else _NONE
+            records: Collection[Access] = other.writes
             if counts and footprint.same_elements(other):
-                records = (*writes.narrow, *reads.narrow)
-                if len(records) < len(writes) + len(reads):
+                records = [*other.writes.narrow, *(other.reads.narrow if write else ())]
+                if len(records) < len(other.writes) + len(other.reads if write else ()):
                     unordered.append(other)
-            else:
-                records = (*writes.values(), *reads.values())
+            elif write and other.reads:
+                records = [*records, *other.reads.values()]
             for record in records:
                 component, tick = record.component, record.tick
                 if record.asynchronous:
@@ -305,11 +306,10 @@ class RaceDetector:
                         machine.lean("U14", record.op, access.op)
                 else:
                     row = after_write if record.write else after_read
-                late = known(row + component) < tick
                 if near:
-                    late = late and self._late(memory, row, record, clock)
+                    late = known(row + component) < tick and self._late(memory, row, record, clock)
                 else:
-                    late = late or record.warp.machine is not machine
+                    late = known(row + component) < tick or record.warp.machine is not machine
                 if late:
                     pair = Overlap(memory, footprint, access, other, record, clock)
                     if near and self._is_excused(pair):
@@ -533,7 +533,7 @@ class Completions:
             return
         for other in footprint.overlaps:
             if other not in unordered:
-                for record in (*other.writes.values(), *other.reads.values()):
+                for record in (*other.writes, *other.reads.values()):
                     record.precedes(write, footprint)
 
     @staticmethod
@@ -542,7 +542,7 @@ class Completions:
         bytes, what comes after it sees nothing of them."""
         for other in footprint.overlaps:
             if other not in unordered and other not in footprint.covers:
-                for record in (*other.writes.values(), *other.reads.values()):
+                for record in (*other.writes, *other.reads.values()):
                     if record.asynchronous:
                         record.precedes(write, footprint)
 

@@ -88,7 +88,7 @@ class MapProxy:
             if where == place:
                 _learn(covers, events, clock, access.warp, access.lanes)
         for other in footprint.overlaps:
-            for record in other.writes.values():
+            for record in other.writes:
                 lanes = lanes_at(record, other, footprint)
                 ordered = record.warp.is_known(
                     clock, size, record.component, record.tick, lanes

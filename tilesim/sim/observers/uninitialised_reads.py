@@ -92,7 +92,7 @@ class Unwritten:
         """An access reads global memory; one of the ``losing`` instructions may have left there
         nothing that is to be read. Where others have written some of the bytes as well, nothing is
         said: what of that came later is not kept."""
-        last = [record for other in footprint.overlaps for record in other.writes.values()]
+        last = [record for other in footprint.overlaps for record in other.writes]
         if last and all(record.op.number in losing for record in last):
             require_known(
                 access.may_access, next((r.may_access for r in last if r.may_access), None)

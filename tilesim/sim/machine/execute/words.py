@@ -181,7 +181,7 @@ def _contended(w: Warp, footprint: Footprint) -> bool:
     return any(
         known(size + record.component) < record.tick
         for other in footprint.overlaps
-        for record in (*other.writes.values(), *other.reads.values())
+        for record in (*other.writes, *other.reads.values())
     )
 
 
