@@ -66,10 +66,10 @@ def test(arguments: list[str]) -> None:
         run("-m", "pytest", *arguments)
         return
     style()
-    # many tests start a process of their own, which may have been told to write no bytecode
-    run("-m", "compileall", "-q", "_tilesim_pytest.py", "tilesim", "benchmarks")
     # types take one process more than a minute, in which the tests run as well
     types = subprocess.Popen([str(PYTHON), "-m", "mypy"], cwd=ROOT)
+    # many tests start a process of their own, which may have been told to write no bytecode
+    run("-m", "compileall", "-q", "_tilesim_pytest.py", "tilesim", "benchmarks")
     processes = str(min(4, os.cpu_count() or 1))
     # each process goes through files from their beginning: what a file prepares is prepared once
     command = ("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")

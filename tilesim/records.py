@@ -12,16 +12,22 @@ Not supported, as nothing here needs them: fields that are not parameters, `data
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, FrozenInstanceError, field, fields, replace
+from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as _collected
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass", "field", "fields", "replace"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from dataclasses import dataclass
+    from dataclasses import dataclass, replace
 else:
+
+    def replace(thing: Any, /, **changes: Any) -> Any:
+        """As `dataclasses.replace`: an object of the same class, but for these fields."""
+        own = {name: getattr(thing, name) for name in _names(type(thing))}
+        return type(thing)(**{**own, **changes})
 
     def dataclass(
         cls: type | None = None, /, *, eq: bool = True, frozen: bool = False, kw_only: bool = False,
@@ -46,6 +52,12 @@ else:
             return made
 
         return make if cls is None else make(cls)
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    """The names of the fields of a class."""
+    return tuple(f.name for f in fields(cls))
 
 
 def _methods_of(shared: type) -> dict[str, Any]:

@@ -9,7 +9,6 @@ this barrier" is certain within that rule, "it can" is not. For reports; verdict
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +23,7 @@ from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var, walk
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
+from tilesim.records import replace
 
 #: alternatives, at most; and of a register that is set anew from itself
 _MANY, _FEW = 32, 8

@@ -128,4 +128,4 @@ class _WarpFlow:
 
 
 def _mask(warps: NDArray[np.bool_]) -> int:
-    return sum(1 << int(w) for w in np.flatnonzero(warps))
+    return int.from_bytes(np.packbits(warps, bitorder="little").tobytes(), "little")

@@ -22,7 +22,6 @@ are the same as well; so what shows that may go by parts that a program never mi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -94,6 +93,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 from tilesim.ir.ops.scalar import Assign, Load
 from tilesim.ir.ops.vector import LoadVector
+from tilesim.records import replace
 
 _NBYTES, _BITS = 8, 64
 _DEEPEST = 64

@@ -39,12 +39,9 @@ class Threads:
         mir = graph.mir
         self._mir, self._typing, self._launch = mir, mir.typing, launch
         self._setters = reaching(graph).setters
-        warps = np.arange(mir.kernel.warps, dtype=np.int64)[:, None]
-        lanes = np.arange(LANES, dtype=np.int64)[None, :]
-        own = np.broadcast_to(warps, (mir.kernel.warps, LANES))
+        threads = np.arange(mir.kernel.warps * LANES, dtype=np.int64).reshape(-1, LANES)
         self._special: dict[str, Value] = {
-            "warp_id": own, "lane_id": np.broadcast_to(lanes, own.shape),
-            "thread_id": warps * LANES + lanes,
+            "warp_id": threads // LANES, "lane_id": threads % LANES, "thread_id": threads,
         }  # fmt: skip
         if launch:
             sizes = (*mir.kernel.grid, mir.kernel.cluster_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +19,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.limits import Timer, duration, patient
 from tilesim.proof.rules import Answer
+from tilesim.records import replace
 from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.sim.machine.simulate import Simulation, check_inputs, kernel_of
 from tilesim.sim.schedulers.frontier import MAX_SCHEDULES

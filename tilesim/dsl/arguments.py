@@ -7,8 +7,8 @@ of its fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
 from types import UnionType
 from typing import (
     Any,
@@ -44,6 +44,7 @@ from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.tensor_memory import TmemView
+from tilesim.records import replace
 from tilesim.wording import did_you_mean
 
 
@@ -233,7 +234,7 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
         value = getattr(thing, name)
         for expr in expressions_in(value):
             check_size(expr, f"{name} of {what}", loc)
-        if not _fits(value, hint):
+        if not _takes(hint)(value):
             fixes = [_KINDS[kind][1] for kind in _alternatives(hint) if kind in _KINDS]
             raise reject(
                 f"{name} of {what} is {named(value)}, not {' or '.join(_words(hint))}",
@@ -310,21 +311,28 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _fits(value: object, hint: Any) -> bool:
+@cache
+def _takes(hint: Any) -> Callable[[object], bool]:
+    """Whether a field of a type takes a value."""
     if hint is bool:
-        return isinstance(value, int) and value in (0, 1)
+        return lambda value: isinstance(value, int) and value in (0, 1)
     if hint is int:
-        return isinstance(value, SupportsIndex) and not isinstance(value, bool | Expr)
+        return lambda value: (
+            type(value) is int
+            or (isinstance(value, SupportsIndex) and not isinstance(value, bool | Expr))
+        )
     if isinstance(hint, type) and not get_args(hint):
-        return isinstance(value, hint)
+        return lambda value: isinstance(value, hint)
     match get_origin(hint):
         case origin if origin is Literal:
-            return isinstance(value, str | int) and value in get_args(hint)
+            words = get_args(hint)
+            return lambda value: isinstance(value, str | int) and value in words
         case origin if origin is tuple:
-            element = get_args(hint)[0]
-            return isinstance(value, tuple) and all(_fits(item, element) for item in value)
+            element = _takes(get_args(hint)[0])
+            return lambda value: isinstance(value, tuple) and all(map(element, value))
         case _:
-            return any(_fits(value, other) for other in _alternatives(hint))
+            some = [_takes(other) for other in _alternatives(hint)]
+            return lambda value: any(takes(value) for takes in some)
 
 
 def _words(hint: Any) -> Iterator[str]:

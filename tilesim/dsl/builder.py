@@ -13,7 +13,6 @@ import dis
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal
@@ -61,6 +60,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Shared, Stmt, While
+from tilesim.records import replace
 
 
 def uncalled(codes: set[CodeType], *things: object) -> list[Diagnostic]:
@@ -86,6 +86,10 @@ def _is_method(thing: object, attributes: tuple[str, ...]) -> bool:
     return callable(thing)
 
 
+#: an attribute that is looked up and thrown away
+_DROPPED = bytes((dis.opmap["LOAD_ATTR"], dis.opmap["POP_TOP"]))
+
+
 @lru_cache(maxsize=256)
 def _dropped(code: CodeType) -> tuple[tuple[tuple[str, ...], int], ...]:
     """The statements that are attributes of a variable and nothing else, with their lines."""
@@ -94,7 +98,9 @@ def _dropped(code: CodeType) -> tuple[tuple[tuple[str, ...], int], ...]:
 
 def _statements(code: CodeType) -> Iterator[tuple[tuple[str, ...], int]]:
     chain: tuple[str, ...] = ()
-    for step in dis.get_instructions(code):
+    # bytecode is pairs of an operation and its argument; caches, which are 0, are behind some
+    dropped = _DROPPED in code.co_code[::2].replace(b"\0", b"")
+    for step in dis.get_instructions(code) if dropped else ():
         if step.opname.startswith("LOAD_") and isinstance(step.argval, str):
             chain = (
                 (*chain, step.argval) if step.opname == "LOAD_ATTR" and chain else (step.argval,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from tilesim.arith.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
@@ -21,6 +20,7 @@ from tilesim.ir.ops.tcgen05_mma import (
     Narrow,
 )
 from tilesim.ir.tensor_memory import LANES, TmemView, tmem_view
+from tilesim.records import replace
 
 _KINDS: dict[DType, Kind] = {
     f16: "f16", bf16: "f16", tf32: "tf32", e4m3: "f8f6f4", e5m2: "f8f6f4", s8: "i8", u8: "i8",

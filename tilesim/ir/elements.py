@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 
 from tilesim.ir.addressed import AddressedTensor
@@ -14,6 +13,7 @@ from tilesim.ir.mir import Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Load, Store
 from tilesim.ir.ops.vector import LoadVector, StoreVector
+from tilesim.records import replace
 
 
 def apart(op: Op) -> tuple[Op | Trap, ...]:

@@ -30,8 +30,9 @@ def too_large(expr: Expr) -> str:
 
 def size_of(expr: Expr) -> tuple[int, int]:
     """Levels of an expression, and its operators, literals and names."""
-    if not isinstance(expr, Binary | Unary | Select):
-        return 1, 1
+    operands = _operands(expr)
+    if not any(map(_operands, operands)):
+        return (2, 1 + len(operands)) if operands else (1, 1)
     sizes: dict[int, tuple[int, int]] = {}
     left: list[Expr] = [expr]
     while left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
@@ -31,6 +30,7 @@ from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt
+from tilesim.records import replace
 
 Check = Callable[[Program], Iterator[Diagnostic]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from os.path import dirname
 
 from tilesim.arith import types
@@ -23,6 +22,7 @@ from tilesim.ptx.inline import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.made_maps import MadeMaps
 from tilesim.ptx.syntax import Float, Integer, LaunchError, Located, PtxError, Sink
 from tilesim.ptx.templates import Forms
+from tilesim.records import replace
 
 #: registers hold unsigned numbers, or the bits of what they hold
 _REGISTERS: dict[int, DType] = {

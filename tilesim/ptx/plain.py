@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeAlias
 
 from tilesim.arith.opcodes import operation
@@ -35,6 +34,7 @@ from tilesim.ptx.lowering_context import RULES, Lowering, Rule
 from tilesim.ptx.rules import clc, copies, memory, registers, tcgen05, wgmma
 from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Function, Module
+from tilesim.records import replace
 
 #: modules whose rules are used here
 FAMILIES = (clc, copies, memory, registers, tcgen05, wgmma)

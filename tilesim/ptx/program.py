@@ -7,7 +7,6 @@ do the same in place of several, and without detours. None of this is trusted (d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from tilesim.analysis.uses_defs import only_computes, operand_expressions, registers_set
 from tilesim.ir.mir import Instruction, Mir
@@ -19,6 +18,7 @@ from tilesim.ptx.liveness import entered
 from tilesim.ptx.passes.simplify import Together, simple, without_null_tests
 from tilesim.ptx.plain import beginning, begun, finished, steps
 from tilesim.ptx.syntax import Function, Module
+from tilesim.records import replace
 from tilesim.transforms.await_condition import with_awaits
 from tilesim.transforms.rewrite import joined
 

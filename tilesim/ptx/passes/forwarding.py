@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
@@ -63,6 +62,7 @@ from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.compute import Compute, Data, Exchange
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tensor_memory import TmemView
+from tilesim.records import replace
 
 _NOTHING: frozenset[str] = frozenset()
 

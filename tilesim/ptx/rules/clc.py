@@ -7,7 +7,6 @@ comes later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from tilesim.ir.op import Op
@@ -16,6 +15,7 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.inline import At, Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.syntax import Sink
+from tilesim.records import replace
 
 Part = Literal["canceled", "x", "y", "z"]
 _AXES: tuple[Part, ...] = ("x", "y", "z")

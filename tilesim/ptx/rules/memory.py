@@ -6,7 +6,6 @@ Atomics on vectors and on floating-point numbers are atomics on each element.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Literal
 
@@ -23,6 +22,7 @@ from tilesim.ptx.inline import POLICY, At, Flat, Items, Step, Symbol
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import element, spelled
 from tilesim.ptx.syntax import Integer, Sink
+from tilesim.records import replace
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
 _STRONG = frozenset({"acquire", "release", "relaxed", "volatile"})

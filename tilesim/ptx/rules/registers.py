@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Literal
@@ -25,6 +24,7 @@ from tilesim.ptx.inline import Both, Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Integer, Sink
+from tilesim.records import replace
 
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says

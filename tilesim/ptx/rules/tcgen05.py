@@ -7,7 +7,6 @@ left to the assembler, which honours the dependency (SEMANTICS G21).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tilesim.arith.types import DTYPES, DType, f32, u8, u16, u32
@@ -46,6 +45,7 @@ from tilesim.ptx.inline import At, Flat, Items, Step
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.matrices import long_rows, matrix
 from tilesim.ptx.rules.by_spelling import spelled
+from tilesim.records import replace
 
 _KINDS: tuple[Kind, ...] = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _WORD = (1 << 32) - 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tilesim.arith.types import DTYPES, WIDTH, DType
 from tilesim.ir.addressed import AddressedTensor
@@ -24,6 +23,7 @@ from tilesim.ptx.descriptor import WGMMA
 from tilesim.ptx.inline import Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.matrices import matrix
+from tilesim.records import replace
 
 
 def declare(low: Lowering, step: Step) -> None:

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from math import floor, lcm
 from numbers import Integral
 from numbers import Number as AnyNumber
@@ -709,10 +709,11 @@ def _function(build: Callable[..., Any]) -> FunctionType | None:
 
 def _is_users_module(module: object) -> bool:
     """Whether a module is neither tilesim's, but for its kernels, nor of a library."""
-    file = getattr(module, "__file__", None)
+    file = getattr(module, "__dict__", {}).get("__file__")
     return isinstance(file, str) and _is_users_file(file)
 
 
+@cache
 def _is_users_file(file: str) -> bool:
     library = os.path.abspath(file).startswith(LIBRARY) or "-packages" + os.sep in file
     return is_kernels_own(file) and not library

@@ -520,8 +520,9 @@ def value_of(expr: Expr, w: Any) -> Any:
     if type(found) is Open or type(value) is Unknown:
         return None
     if isinstance(value, np.ndarray):
-        chosen = np.unique(np.broadcast_to(value, 32)[mask_array(w.mask)])
-        return int(chosen[0]) if chosen.size == 1 and chosen.dtype.kind in "iub" else value
+        chosen = np.broadcast_to(value, 32)[mask_array(w.mask)]
+        same = chosen.size and chosen.dtype.kind in "iub" and (chosen == chosen[0]).all()
+        return int(chosen[0]) if same else value
     return value
 
 

@@ -8,12 +8,12 @@ rest becomes reasons, findings and directed schedules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import Deed, Finding, Named, Participant, Rule, Stated, together
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.records import replace
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.result import Condition, Outcome, Violation

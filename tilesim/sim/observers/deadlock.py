@@ -7,7 +7,6 @@ still release it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from tilesim.findings.finding import (
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS
+from tilesim.records import replace
 from tilesim.sim.machine.async_groups import LaneGroups
 from tilesim.sim.machine.divergence import Arrival
 from tilesim.sim.machine.interface import Stop

@@ -113,10 +113,10 @@ def value_in(warp: Agent, name: str) -> int | None:
     """What a register holds, if that is one number in all lanes."""
     slot = warp.machine.plan.slots.get(name)
     value = None if slot is None else warp.registers[slot]
-    if value is None:
-        return None
-    lanes = np.unique(np.asarray(value))
-    return int(lanes[0]) if len(lanes) == 1 else None
+    if value is None or type(value) is int:
+        return value
+    lanes = np.asarray(value).ravel()
+    return int(lanes[0]) if lanes.size == 1 or (lanes == lanes[0]).all() else None
 
 
 def iteration_in(loop: Counted, warp: Agent, number: int | None = None) -> Iteration | None:

@@ -6,7 +6,6 @@ with each other, and make some accesses together.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from tilesim.ir.declarations import Unsaid
 from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
 from tilesim.ir.fragments import Held
 from tilesim.ir.frozen import cached
+from tilesim.records import replace
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.footprint import EVERY, Access, Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import NOTHING_STATED, Deed, Kind, Participant, Rule, Stated
+from tilesim.records import replace
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.unknown import first_of

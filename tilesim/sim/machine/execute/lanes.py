@@ -362,7 +362,9 @@ def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, bool]])
 
 def per_lane(w: Warp, value: Any) -> NDArray[Any]:
     """A register value as one element per active lane."""
-    lanes: NDArray[Any] = np.broadcast_to(plain(value), 32)[mask_array(w.mask)]
+    value = plain(value)
+    known = isinstance(value, np.ndarray) and value.shape == (32,)
+    lanes: NDArray[Any] = (value if known else np.broadcast_to(value, 32))[mask_array(w.mask)]
     return lanes
 
 
