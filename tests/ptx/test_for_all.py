@@ -83,7 +83,7 @@ def test_every_trip_count_is_proved_up_to_where_the_buffer_ends(
     [
         ("setp.eq.u32 %p5, %r10, 90;", 92),
         ("sub.u32 %r31, %r20, 40; setp.eq.u32 %p5, %r10, %r31;", 40),
-        ("setp.gt.u32 %p5, %r20, 300;", 301),
+        ("setp.gt.u32 %p5, %r20, 120;", 121),
         # no lane sets what holds the turn, or the number of turns
         (GUARDED.format("%r10"), 92),
         (GUARDED.format("%r20"), 90),
