@@ -139,7 +139,7 @@ TYPE = type
 BUILDING = ("the type", "its equal", "its name", "one of types", "handed on")
 
 
-@pytest.mark.parametrize("name", ANSWERED.keys() - BUILDING[:-1])
+@pytest.mark.parametrize("name", [name for name in ANSWERED if name not in BUILDING[:-1]])
 def test_what_an_integer_answers_is_answered_as_far_as_it_is_the_same(name: str) -> None:
     scope, first = Scope("n"), 40
     assert not ANSWERED[name](Free(first, Fraction(1), scope))
