@@ -182,6 +182,17 @@ def loads_beside_an_atomic(k: Builder, *, loading: int, word: int) -> None:
 
 
 @wrong("clusters")
+def atomics_of_two_sizes_by_clusters(k: Builder, *, right: bool) -> None:
+    """Each cluster adds to eight bytes, and loads four of these, or of others."""
+    k.launch(warps=1, grid=2)
+    g, x = k.tensor("g", u64, (2,)), k.var("x")
+    with k.elected():
+        k.mem.atomic(g[0], "add", 1)
+        four = view_at(address_of(g[1 if right else 0]), s32, space="global")
+        k.mem.load(x, four, sem="relaxed", scope="gpu")
+
+
+@wrong("clusters")
 def a_load_beside_an_atomic_of_the_next_cluster(k: Builder, *, right: bool) -> None:
     loads_beside_an_atomic(k, loading=0, word=1 if right else 0)
 

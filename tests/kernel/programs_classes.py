@@ -159,6 +159,47 @@ def a_load_before_which_nothing_comes_of_what_a_warp_stores(k: Builder, *, right
         k.mem.load(k.var("r"), g[own(k)])
 
 
+def accesses_of_two_kinds(k: Builder, *, nc: bool, words: Expr) -> None:
+    """Each cluster loads words of its own, and then stores others, so many behind these."""
+    k.launch(warps=1, grid=_CLUSTERS)
+    g = global_words(k, "g", 64 * (_CLUSTERS + 1))
+    k.mem.load(k.var("r"), g[own(k, 64)], nc=nc)
+    k.sync_warp()
+    k.mem.store(g[own(k, 64) + words], 1)
+
+
+@in_another_cluster("H25")
+def a_store_where_a_load_need_not_be_coherent(k: Builder, *, right: bool) -> None:
+    accesses_of_two_kinds(k, nc=True, words=32 - last(k, 32, right=right))
+
+
+@in_another_cluster("H25")
+def a_load_that_need_not_be_coherent_moved_as_a_store(k: Builder, *, right: bool) -> None:
+    accesses_of_two_kinds(k, nc=not right, words=0 * k.cta_x)
+
+
+@in_another_cluster("H6")
+def a_store_where_the_next_cluster_loads(k: Builder, *, right: bool) -> None:
+    words = 32 if right else 64
+    accesses_of_two_kinds(k, nc=False, words=words + 0 * k.cta_x)
+
+
+@in_another_cluster("clusters", not_covered="may be of equal values")
+def a_store_that_moves_less_than_it_is_wide(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=_CLUSTERS)
+    k.mem.store(global_words(k, "g", 96)[own(k, 32 if right else 31)], 1)
+
+
+@in_another_cluster("H6")
+def a_store_where_a_cluster_stores_that_moves_otherwise(k: Builder, *, right: bool) -> None:
+    """Clusters store to words that others store to, in the opposite order, or behind these."""
+    k.launch(warps=1, grid=_CLUSTERS)
+    g = global_words(k, "g", 32 * 2 * _CLUSTERS)
+    k.mem.store(g[own(k)], 1)
+    k.sync_warp()
+    k.mem.store(g[k.lane_id + 32 * (_CLUSTERS if right else 1) + 32 * (_CLUSTERS - 1 - k.cta_x)], 2)
+
+
 @in_another_cluster("B19")
 def a_box_that_does_not_begin_at_a_multiple(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, grid=_CLUSTERS)

@@ -1,4 +1,6 @@
-"""Which accesses of a memory are compared: as many as by a list of all of them, byte by byte."""
+"""Which accesses of a memory are compared: as many as by a list of all of them, byte by byte.
+
+So are those of clusters, each of which accesses what one does, moved."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim.proof.memory import Memory, Record, Where
+from tilesim.proof.memory import Memory, Record, Where, apart
 from tilesim.proof.rules import NotCovered, Refuted
 
 NBYTES, ACCESSES = 24, 30
@@ -66,3 +68,32 @@ def test_accesses_are_compared_with_all_that_count(number: int) -> None:
             assert not expected
             return
         assert expected
+
+
+@pytest.mark.parametrize("number", range(200))
+def test_what_clusters_access_is_compared(number: int) -> None:
+    random = Random(number)
+    forms = [("read", None), ("read", None), ("write", None), ("atomic", (4, "gpu"))]
+    accessed: dict[int, list[tuple[int, set[object]]]] = {}
+    some, clusters = [], 0
+    for _ in range(random.randrange(1, 4)):
+        memory, how = Memory("it", 4 * NBYTES, shared_by_clusters=True), dict[int, set[object]]()
+        for n in range(random.randrange(3)):
+            at, (kind, strong) = _some_bytes(random), random.choice(forms)
+            y = Record(np.array(at), kind != "read", "async", strong, Where(n, "it", 0, 0))
+            memory.access(y, lambda *_: True)
+            for byte in at:
+                how.setdefault(byte, set()).add(kind)
+        moves = [0, *random.sample(range(1, 3 * NBYTES), random.randrange(3))]
+        some.append(memory.ranges(np.array(moves)))
+        for by in moves:
+            clusters += 1
+            for byte, kinds in how.items():
+                accessed.setdefault(byte + by, []).append((clusters, kinds))
+    meets = any(len(found) > 1 and set[object]().union(*(kinds for _, kinds in found)) not in
+                ({"read"}, {"atomic"}) for found in accessed.values())  # fmt: skip
+    if meets:
+        with pytest.raises(Refuted):
+            apart("it", some, exact=True)
+    else:
+        apart("it", some, exact=True)

@@ -427,17 +427,6 @@ def registers_that_are_given_and_taken_again(k: Builder, covered: bool) -> None:
         k.setmaxnreg("inc", 192 if covered else 184)
 
 
-@lacking("strong accesses of several sizes to one place, by clusters")
-def atomics_of_two_sizes(k: Builder, covered: bool) -> None:
-    k.launch(warps=1, grid=2)
-    g, x = k.tensor("g", ts.u64, (2,)), k.var("x")
-    with k.elected():
-        k.mem.atomic(g[0], "add", 1)
-        if not covered:
-            at = ts.view_at(ts.address_of(g[0]), s32, space="global")
-            k.mem.load(x, at, sem="relaxed", scope="gpu")
-
-
 @lacking("requests to launch control by several lanes at once")
 def a_request_by_each_lane(k: Builder, covered: bool) -> None:
     k.launch(warps=1, grid=2, target="sm_100a")

@@ -23,7 +23,7 @@ from tilesim.proof import effects, moving
 from tilesim.proof.certificate import Certificate, Every, Repetition, Value, fingerprint
 from tilesim.proof.forms import Family, family
 from tilesim.proof.machine import MOST_STEPS, Change, Machine
-from tilesim.proof.memory import MayBeEqual, Memory, apart
+from tilesim.proof.memory import MayBeEqual, Meets, Ranges, apart
 from tilesim.proof.moving import Box
 from tilesim.proof.operands import LANES, Operands
 from tilesim.proof.repetitions import leave_out
@@ -62,13 +62,18 @@ def certify(
     """
     v = Operands(mir, strict, inputs, assumed, of_all)
     try:
-        try:
-            _launch(v, classes, repetitions, until, most, together=together)
-        except MayBeEqual:
-            if v.ptx or v.launches or of_all is not None:
-                raise
-            v.follows = True
-            _launch(v, classes, repetitions, until, most, together=together)
+        while True:
+            try:
+                _launch(v, classes, repetitions, until, most, together=together)
+                break
+            except MayBeEqual:
+                if v.follows or v.ptx or v.launches or of_all is not None:
+                    raise
+                v.follows = True
+            except Meets:
+                if not v.moves:
+                    raise
+                v.moves = False
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -162,7 +167,7 @@ def _launch(
     if len(classes) > 1 and (v.launches or together):
         raise NotCovered("launch control, of clusters that differ")
     _partition(classes, clusters)
-    seen: dict[str, Memory] = {}
+    seen: dict[str, list[Ranges]] = {}
     boxes: dict[Box, None] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until, most, together=together)
@@ -173,9 +178,10 @@ def _launch(
             leave_out(machine, left)
         for one in machine.ends():
             at_the_end(one)
-        for name, memory in machine.globals.items():
-            if seen.setdefault(name, memory) is not memory:
-                apart(name, seen[name], memory)
+        for name, accessed in () if v.launches else machine.accessed():
+            seen.setdefault(name, []).append(accessed)
+    for name, ranges in seen.items():
+        apart(name, ranges, exact=not v.moves)
     moving.apart(boxes, v.cone.most)
 
 

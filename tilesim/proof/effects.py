@@ -814,10 +814,13 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     m, w, v = x.machine, x.warp, x.machine.operands
     lanes = _that_read(x, e) if isinstance(e, fx.Reads) else x.lanes
     lanes = [i for i in lanes if i < (e.lanes or LANES)]  # others name nothing
-    if w.shadows and lanes and _in_one_tensor(x, e, lanes):
+    of_all, move = _in_one_tensor(x, e, lanes) if w.shadows and lanes else (False, None)
+    if of_all:
         return
     places = m.operands.view(e.view, w, lanes)
-    for s in w.shadows if e.view.space != "shared" else ():
+    if move is not None:
+        places = [p._replace(place=("global", str(p.place[1]), w.instance, move)) for p in places]
+    for s in w.shadows if e.view.space != "shared" and move is None else ():
         if s.every:
             _in_every_program(x, e, s, lanes)
             continue
@@ -870,28 +873,34 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         m.answer = None
 
 
-def _in_one_tensor(x: Execution, e: fx.Reads | fx.Writes, lanes: list[int]) -> bool:
+def _in_one_tensor(
+    x: Execution, e: fx.Reads | fx.Writes, lanes: list[int]
+) -> tuple[bool, int | None]:
     """An access of global memory by a warp and its shadows at once, if they access one tensor in
-    which no word is waited for, each lane for itself."""
+    which no word is waited for, each lane for itself. Returns whether that is all of it; if not,
+    how all of them move, so that what the warp itself does says the rest (`Machine.move`)."""
     m, w, v = x.machine, x.warp, x.machine.operands
     found = None if e.view.space == "shared" else v.places(e.view, w, lanes)
     if found is None:
-        return False
+        return False, None
     (name, first), write = found, isinstance(e, fx.Writes)
     place: Place = ("global", name, w.instance)
     kept, box, memory = write or name not in m.read_only, v.box(e.view), m.memory(place)
     single = not e.asynchronous and e.proxy == "generic" and e.lanes != 0 and not _strong(e)
-    if m.tracks(place) or (kept and (not single or (v.follows and not write))):
-        return False
+    move = m.move(first) if kept and single else None
+    if m.tracks(place) or (kept and move is None and (not single or (v.follows and not write))):
+        return False, None
     ends = np.array([[first.min() + box.min(), first.max() + box.max()]])
     memory.in_bounds(ends, x.where)
-    flat = (first[..., None] + box.reshape(-1)).reshape(-1) if kept or _constant(e) else ends
-    if kept and write and not memory.apart(flat):
-        return False
     issues = x.effect(fx.Issues)
     multiple = lcm(16, (issues and issues.piece) or 1) if e.asynchronous else box.size
     for rest in np.flatnonzero(np.bincount((first % multiple).reshape(-1))):
         _aligned(x, e, Named(lanes, place, box + rest, int(rest)))
+    if move is not None:
+        return False, move
+    flat = (first[..., None] + box.reshape(-1)).reshape(-1) if kept or _constant(e) else ends
+    if kept and write and not memory.apart(flat):
+        return False, None
     if _constant(e):
         memory.read_as_constant(flat, x.where)
     if isinstance(e, fx.Writes) and w.made and not x.may:
@@ -901,7 +910,7 @@ def _in_one_tensor(x: Execution, e: fx.Reads | fx.Writes, lanes: list[int]) -> b
     if kept:
         by = np.array([[m.of_instance(one.instance)] for one in w.each]) + w.lanes(lanes)
         m.accesses(x, flat, np.repeat(by, box.size), place, write, apart=True)
-    return True
+    return True, None
 
 
 def _constant(e: fx.Reads | fx.Writes) -> bool:

@@ -31,6 +31,7 @@ from tilesim.proof.memory import (
     MayBeEqual,
     Memory,
     Names,
+    Ranges,
     Record,
     Strong,
     Where,
@@ -72,7 +73,7 @@ MOST_LANES = 3072
 #: CTAs that are executed together: knowledge grows with them, too
 MOST_TOGETHER = 16
 #: warps of clusters and repetitions for which the executed ones stand: each has registers
-MOST_SHADOWS = 1 << 16
+MOST_SHADOWS = 1 << 17
 #: executed instructions, counted by warp
 MOST_STEPS = 3_000_000
 #: strong accesses of words that are waited for: each change is compared with each wait
@@ -520,7 +521,10 @@ class Machine:
             Memory(f"the shared memory of CTA {r}", p.smem_used) for r in range(self.size)
         ]
         self.tensors = {t.name: t for t in p.tensors}
-        self.globals: dict[str, Memory] = {}
+        #: by tensor, and of its accesses a `move` or a number that launch control hands out
+        self.globals: dict[tuple[str, int | None], Memory] = {}
+        #: by how many bytes accesses of each cluster, or repetition, are moved, with their numbers
+        self._moves: dict[bytes, int] = {}
         #: of a family: what is accessed in tensors that are written, and in which repetition
         self.boxes: dict[Box, None] = {}
         #: what accesses global memory: clusters and repetitions, the executed one first
@@ -902,13 +906,33 @@ class Machine:
             rank = int(place[1])
             exists(0 <= rank < self.size, f"CTA {rank} of a cluster of {self.size}")
             return self.shared[rank]
-        key, name = " ".join(map(str, (place[1], *place[3:]))), str(place[1])
+        name = str(place[1])
+        key = name, place[3] if len(place) == 4 else None
         if key not in self.globals:
             t = self.tensors[name]
             self.globals[key] = Memory(name, t.nbytes, shared_by_clusters=True, private=t.private)
             if not t.pointers:
                 self.globals[key].begins = self._begins[name]
         return self.globals[key]
+
+    def move(self, first: NDArray[np.int64]) -> int | None:
+        """A number for how a warp and its shadows move, one a row, of which it is said where lanes
+        access a tensor: each as the warp itself, so many bytes further; None: they do not.
+
+        What moves alike has a memory of its own, where accesses of the executed one are compared:
+        those of each shadow lie to each other as these, and come in the same order. What different
+        ones access, or one of them in several memories, has to be apart (`apart`). So many shadows
+        are always the same clusters and repetitions."""
+        by = first[:, :1] - first[0, 0]
+        if not self.operands.moves or (first != first[0] + by).any():
+            return None
+        return self._moves.setdefault(by.tobytes(), len(self._moves))
+
+    def accessed(self) -> Iterator[tuple[str, Ranges]]:
+        """What all clusters of the class access, by tensors."""
+        moves, alone = [np.frombuffer(by, np.int64) for by in self._moves], np.zeros(1, np.int64)
+        for (name, number), memory in self.globals.items():
+            yield name, memory.ranges(moves[number] if number is not None else alone)
 
     def _of_a_cluster(self, y: Record, place: Place) -> None:
         """An access of global memory, in a launch of which launch control may hand out clusters."""

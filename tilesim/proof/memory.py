@@ -30,14 +30,24 @@ Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | N
 
 #: bytes of the longest integer: what one lane stores at once
 _WORD = 16
-#: what the form of a strong access by the asynchronous proxy has over its size
-_ASYNC = 128
+#: how clusters access a byte of a tensor: only read it; write it, or access it in several ways; a
+#: number from _STRONG on: by strong operations of one form, which is their size in bytes and
+#: whether their proxy is the asynchronous one
+_READ, _ALONE, _STRONG, _ASYNC = 1, 2, 3, 128
+#: what this has besides where data decides whether there is an access
+_UNSURE = 1 << 12
+#: ranges of bytes that are compared between clusters
+MOST_RANGES = 1 << 24
 #: bytes of a memory that are kept track of; what is not accessed takes no memory
-LARGEST = 1 << 28
+LARGEST = 1 << 29
 
 
 class MayBeEqual(NotCovered):
     """Stores that nothing orders, which is right only if they are of the same data."""
+
+
+class Meets(NotCovered):
+    """Accesses that are compared only as far as each cluster makes them all moved by the same."""
 
 
 class Where(NamedTuple):
@@ -154,6 +164,14 @@ def written_before(written: NDArray[np.bool_], where: object, *, may: bool = Fal
         raise Refuted("uninitialised", f"{where}: bytes that nothing has written")
 
 
+class Ranges(NamedTuple):
+    """Ranges of bytes that clusters access, each in one way."""
+
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+    how: NDArray[np.int16]
+
+
 @dataclass
 class Beside:
     """Accesses of the same bytes that no later write covers for certain; ``behind``: the numbers of
@@ -185,13 +203,14 @@ class Memory:
         self.asynchronous: list[Record] = []
         self._writes: list[Record] = []
         self._last = np.zeros(nbytes, np.int32)  # number of the last write, from 1 on
-        self._lane = np.zeros(nbytes, np.int64)  # of the last write
+        self._lane = np.zeros(nbytes, np.int32)  # of the last write
         self._position = np.zeros(nbytes, np.int32)
         self._beside: dict[int, Beside] = {}  # by number, from 1 on
         self._latest = np.zeros(nbytes, np.int32)  # of a byte, the last of them that has it
         self._entered = 0  # how many there were
         self._conflicting = False  # whether a read has to be compared with some of them
-        self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
+        #: while bytes are compared: an index + 1
+        self._mark: NDArray[Any] = np.zeros(nbytes, np.int32)
         self._changes = 0
         self.changed = np.zeros(nbytes, np.int32)  # by how manieth write
         self._integers: dict[int, tuple[int, Any]] = {}  # byte -> (size, value)
@@ -199,15 +218,10 @@ class Memory:
         self.begins = b""
         #: words that are waited for, by their first bytes
         self.words: dict[int, Word] = {}
-        #: what was ever read, written, and accessed by strong operations of which form
-        self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
-        self.first, self.end = nbytes, 0  # outside of which nothing was
-        #: bytes of which data decides whether they are accessed
-        self.in_regions = np.zeros(nbytes if shared_by_clusters else 0, bool)
-        if shared_by_clusters:
-            self.ever = (
-                np.zeros(nbytes, bool), np.zeros(nbytes, bool), np.zeros(nbytes, np.uint8),
-            )  # fmt: skip
+        self.by_clusters = shared_by_clusters
+        #: how each byte was ever accessed, and outside of which none was
+        self._how = np.zeros(nbytes if shared_by_clusters else 0, np.int16)
+        self._first, self._end = nbytes, 0
 
     def in_bounds(self, at: Bytes, where: object) -> None:
         """Raises: Refuted: some byte is outside."""
@@ -225,7 +239,7 @@ class Memory:
         in_order = self._against_writes(y, ordered, vouched)
         if y.asynchronous:
             self.asynchronous.append(y)
-        if self.ever is not None:
+        if self.by_clusters and y.bytes.size:
             self._across_clusters(y)
         # of several bytes at one place, which one stays is not known
         single = not y.write or len(layers) <= 1
@@ -240,7 +254,7 @@ class Memory:
         if y.write:
             self._coherent(self._constant[y.bytes], y.where)
             # of shared memory, what is written for certain; of a tensor, what may be
-            self.written[y.bytes] |= not y.may or self.ever is not None
+            self.written[y.bytes] |= not y.may or self.by_clusters
             if self.stored is not None:
                 self.stored[y.bytes] |= not y.may
             self._forget(y)
@@ -291,7 +305,7 @@ class Memory:
 
         Raises: Refuted, NotCovered: a race; the later store need not come after what the earlier
         one comes after."""
-        alike = y.where.number == x.where.number and self.ever is None and not y.asynchronous
+        alike = y.where.number == x.where.number and not (self.by_clusters or y.asynchronous)
         parts, same = self._distinct(y.bytes), y.number == x.number
         if not alike or not (same if y.number is not None else self._same(y, x, parts)):
             self._race(y, x)
@@ -445,20 +459,28 @@ class Memory:
         return all(ordered(y, x, own, theirs) for x, own, theirs in self._last_writes(y, every))
 
     def _across_clusters(self, y: Record) -> None:
-        assert self.ever is not None
-        read, wrote, strong = self.ever
-        if y.bytes.size:
-            self.first = min(self.first, int(y.bytes.min()))
-            self.end = max(self.end, int(y.bytes.max()) + 1)
+        self._first, self._end = min(self._first, y.first), max(self._end, y.end)
+        how = _ALONE if y.write else _READ
         if y.strong is not None and y.strong[1] in ("gpu", "sys"):
-            form = y.strong[0] + (_ASYNC if y.proxy == "async" else 0)
-            if ((strong[y.bytes] != 0) & (strong[y.bytes] != form)).any():
-                raise NotCovered(f"strong accesses of several sizes or proxies in {self.name}")
-            strong[y.bytes] = form
-        else:
-            (wrote if y.write else read)[y.bytes] = True
-        if y.may:
-            self.in_regions[y.bytes] = True
+            how = _STRONG + y.strong[0] + (_ASYNC if y.proxy == "async" else 0)
+        before = self._how[y.bytes]
+        known = before & (_UNSURE - 1)
+        now = np.where((known == 0) | (known == how), how, _ALONE)
+        self._how[y.bytes] = now | before & _UNSURE | y.may * _UNSURE
+
+    def ranges(self, moves: NDArray[np.int64]) -> Ranges:
+        """What all clusters access of it, of which each accesses what is said here moved by so
+        many bytes.
+
+        Raises: NotCovered: these are too many."""
+        how = self._how[self._first : self._end]
+        first = np.flatnonzero(np.append(True, how[1:] != how[:-1]))[: len(how)]
+        end, is_any = np.append(first, len(how))[1:], how[first] != 0
+        first, end, how = first[is_any], end[is_any], how[first[is_any]]
+        if len(how) * len(moves) > MOST_RANGES:
+            raise Meets(f"clusters that access {self.name} in too many places")
+        first, end = ((self._first + x[:, None] + moves).reshape(-1) for x in (first, end))
+        return Ranges(first, end, np.repeat(how, len(moves)))
 
     def state(self, s: State, under_way: Sequence[Record]) -> None:
         """Tells all that later accesses are compared with, and those ``under_way`` (B34)."""
@@ -573,28 +595,29 @@ def _lanes(x: Record, hit: NDArray[np.bool_]) -> tuple[Lanes, Positions] | None:
 
 
 @rule("clusters", "two clusters access no byte of which one writes it, but by strong operations")
-def apart(name: str, before: Memory, now: Memory) -> None:
-    """Compares what a class of clusters has done in a tensor with what classes ``before`` it have,
-    and adds it to that.
+def apart(name: str, some: Sequence[Ranges], *, exact: bool) -> None:
+    """Compares what is accessed of a tensor, of which each of ``some`` may be that of several
+    clusters. In the order of their first bytes, a range meets one before it if some of those that
+    it conflicts with ends behind its first byte; ranges of one cluster that it compares itself do
+    not meet. ``exact``: all others are of several clusters.
 
     Raises: Refuted: two accesses conflict, and nothing orders clusters; NotCovered: data decides
-    whether they are made."""
-    assert before.ever is not None
-    assert now.ever is not None
-    first, end = now.first, max(now.first, now.end)
-    read, wrote, strong = (x[first:end] for x in before.ever)
-    r, w, s = (x[first:end] for x in now.ever)
-    clash = (wrote & (w | r | (s != 0))) | (w & (read | (strong != 0)))
-    clash |= ((strong != 0) & r) | ((s != 0) & read)
-    clash |= (strong != 0) & (s != 0) & (strong != s)
-    unsure = before.in_regions[first:end]
-    unsure |= now.in_regions[first:end]
-    for some, wrong in ((clash & ~unsure, True), (clash, False)):
-        if some.any():
-            byte = first + int(np.flatnonzero(some)[0])
-            if wrong:
-                raise Refuted("clusters", f"byte {byte} of {name}")
-            raise NotCovered(f"byte {byte} of {name}, which clusters access where data decides")
-    read |= r
-    wrote |= w
-    np.maximum(strong, s, out=strong)
+    whether they are made, or they may be of one cluster."""
+    first, end, how = (np.concatenate(x) for x in zip(*some, strict=True))
+    by_first = np.argsort(first, kind="stable")
+    first, end, how = first[by_first], end[by_first], how[by_first]
+    for sure in (True, False):
+        at = np.flatnonzero(how < _UNSURE) if sure else np.arange(len(how))
+        kinds = how[at] & (_UNSURE - 1)
+        for kind in np.unique(kinds):
+            reached = np.maximum.accumulate(np.where(kinds == kind, end[at], 0))[:-1]
+            meets = (kinds[1:] != kind) | (kind == _ALONE)
+            meets &= first[at][1:] < reached
+            if not meets.any():
+                continue
+            byte = f"byte {first[at][1:][meets][0]} of {name}"
+            if not exact:
+                raise Meets(f"{byte}, which clusters access in several ways")
+            if sure:
+                raise Refuted("clusters", byte)
+            raise NotCovered(f"{byte}, which clusters access where data decides")

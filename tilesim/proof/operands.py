@@ -49,8 +49,9 @@ from tilesim.proof.written import may_write
 
 Scalar: TypeAlias = "int | Form | Token | Chosen | Asked | Handed | Answer | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
-#: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it, and,
-#: where launch control may hand out clusters, the `Handed.iteration` that decides where)
+#: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it, and
+#: how accesses of a class move, or, where launch control may hand out clusters, the
+#: `Handed.iteration` that decides where)
 Place: TypeAlias = "tuple[str, int] | tuple[str, str, object] | tuple[str, str, object, int | None]"
 #: (rank, byte) of an mbarrier
 MbarrierAt: TypeAlias = tuple[int, int]
@@ -336,6 +337,8 @@ class Operands:
         self._parts: dict[int, tuple[tuple[Expr, ...], object]] = {}
         #: whether it is asked which registers hold the same data, as stores may be equal (H23)
         self.follows = False
+        #: whether accesses of a class that move alike are those of the executed cluster (`moved`)
+        self.moves = True
 
     # ------------------------------------------------------------------ values
 
