@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from tests.litmus.notation import begin, global_words, thread, words
+from tests.litmus.restricted import relaxed_arrive_between_fences
 from tests.litmus.tcgen05 import Setup, finish, scaled, setup
 from tests.litmus.wgmma import operands
 from tilesim import (
@@ -586,6 +587,12 @@ def a_copy_of_what_a_one_way_fence_has_not_released(k: Builder, *, right: bool) 
 @wrong("H10", breaks="H6")
 def a_copy_of_what_a_one_way_fence_has_not_acquired(k: Builder, *, right: bool) -> None:
     copies_behind_fences(k, *(("release", "acquire") if right else ("release",)))
+
+
+@wrong("H18", breaks="H6")
+def a_store_to_a_tensor_before_a_release_for_shared_memory(k: Builder, *, right: bool) -> None:
+    release = "whole" if right else "restricted"
+    relaxed_arrive_between_fences(k, release=release, acquire="whole", in_global=True)
 
 
 @wrong("H10", breaks="H6")

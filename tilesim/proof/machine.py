@@ -561,8 +561,8 @@ class Machine:
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins, self.iterations = spins(operands), iterations(operands)
         # fences that are restricted hand on nothing by words in global memory (H18)
-        restricted = any(e.in_shared for _, e in self.mir.all_of(fx.Orders))
-        self._all_global = bool(self.iterations) and self.size == p.ctas and not restricted
+        self.restricted = any(e.in_shared for _, e in self.mir.all_of(fx.Orders))
+        self._all_global = bool(self.iterations) and self.size == p.ctas and not self.restricted
         #: accesses of words that are waited for
         self.counted = 0
         self.steps, self.looks, self.rounds, self.until = 0, 0, 0, until
@@ -632,7 +632,7 @@ class Machine:
         """What decides how the cluster goes on, but for registers and global memory; names of data
         are none of it."""
         self.forget_names()
-        s = State(self.order.past.shape[1])
+        s = State(self.order.past.shape[1], (-1, *self.order.of_cta * self.restricted))
         self.order.state(s)
         for rank, memory in enumerate(self.shared):
             memory.asynchronous = self.under_way(rank)

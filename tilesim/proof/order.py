@@ -134,7 +134,7 @@ class Order:
         self._columns = lanes
         self._facts = 0
         #: by CTA, facts about what it has done to its own memory
-        self._of_cta = [0] * ctas
+        self.of_cta = [0] * ctas
         #: by lane, what relaxed operations hand over as they come behind a fence that releases
         self._fenced: dict[int, Knowledge] = {}
         #: by lane, what relaxed operations have observed, for a fence that acquires
@@ -165,7 +165,7 @@ class Order:
         self._facts += 1
         fact = 1 << (self._facts - 1)
         if cta is not None:
-            self._of_cta[cta] |= fact
+            self.of_cta[cta] |= fact
         return fact
 
     def state(self, s: State) -> None:
@@ -267,7 +267,7 @@ class Order:
         done, each = self.of(np.array([lane])), self.lanes // self.ctas
         cta = lane // each
         done.rows[:, : cta * each] = done.rows[:, (cta + 1) * each :] = 0
-        done.facts &= self._of_cta[cta]
+        done.facts &= self.of_cta[cta]
         self._fenced.setdefault(lane, self.nothing()).join(done, self.shared)
 
     def tmem_fence(self, lane: int, *, before: bool) -> None:

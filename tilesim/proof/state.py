@@ -14,7 +14,7 @@ be over, only that matters in which rows of what is known, or handed over, one o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,8 +40,9 @@ class Access(Protocol):
 class State:
     """What is told of a machine: ``now`` is how far each component has come."""
 
-    def __init__(self, width: int) -> None:
-        self.now = np.zeros(width, np.int64)
+    def __init__(self, width: int, kinds: Sequence[int] = (-1,)) -> None:
+        """``kinds``: facts of which it is told apart which ones are known."""
+        self.now, self._kinds = np.zeros(width, np.int64), kinds
         self.exact: list[object] = [width]
         self._numbers: list[tuple[NDArray[Any], NDArray[Any]]] = []  # components, values
         self._knowing: list[list[int]] = []
@@ -84,8 +85,8 @@ class State:
         """All is told: of each asynchronous access, in which rows it is known to be over."""
         for x in self._accesses:
             if x.asynchronous:
-                self.same([[[bool(row & part) for row in known] for known in self._knowing]
-                           for part in x.whole.facts])  # fmt: skip
+                self.same([[[bool(row & part & of) for row in known for of in self._kinds]
+                            for known in self._knowing] for part in x.whole.facts])  # fmt: skip
 
     @rule("comes back", "behind a repetition the state is what it was, but for a renaming")
     def comes_back(self, before: State) -> None:
