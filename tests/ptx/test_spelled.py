@@ -113,11 +113,37 @@ def test_it_is_read_as_the_instruction_that_prints_so(text: str, printed: str) -
      "barrier.cta.wait;", "bar.sync.relaxed 0;", "bar.red.xor.pred %p2, 0, %p1;",
      "elect.sync.any %r3|%p1, -1;", "redux.sync.add.u64 %rd2, %rd1, -1;",
      "cp.async.ca.shared.shared [%r1], [%r2], 16;",
-     "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd1];"],
+     "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd1];",
+     "tensormap.replace.tile.rank.shared::cta.b1024.b64 [%r1], 1;",
+     "tensormap.replace.tile.global_stride.shared::cta.b1024.b32 [%r1], 0, 16;",
+     "tensormap.replace.tile.rank.shared::cta.b512.b32 [%r1], 1;",
+     "tensormap.replace.tile.rank.shared::cta.weak.b1024.b32 [%r1], 1;",
+     "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r1], 0, 1;",
+     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r1], 1;"],
 )  # fmt: skip
 def test_what_is_spelled_otherwise_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(Unsupported) as caught:
         ops(f"mov.u32 %r2, %tid.x;\n{text}")
+    assert caught.value.line == FIRST + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "wrong"),
+    [
+        ("add.cc.TYPE %r3, %r2, 1;", "u32", "f32"), ("mul.lo.TYPE %r3, %r2, 1;", "s32", "f16x2"),
+        ("setp.hi.TYPE %p1, %r2, 1;", "u32", "s32"), ("abs.TYPE %r3, %r2;", "s32", "u32"),
+        ("mov.TYPE %r3, %r2;", "b32", "f16x2"), ("ld.shared.TYPE %r3, [%r1];", "b32", "s16x2"),
+        ("atom.shared.add.TYPE %r3, [%r1], 1;", "s32", "b32"),
+        ("atom.shared.inc.TYPE %r3, [%r1], 1;", "u32", "s32"),
+        ("red.shared.and.TYPE [%r1], 1;", "b32", "u8"),
+        ("redux.sync.xor.TYPE %r3, %r2, -1;", "b32", "u32"),
+    ],
+)  # fmt: skip
+def test_types_that_no_compiler_takes_are_refused(text: str, right: str, wrong: str) -> None:
+    start = "mov.u32 %r2, %tid.x; mov.u32 %r1, smem;\n"
+    ops(start + text.replace("TYPE", right))
+    with pytest.raises(Unsupported, match=rf"\.{wrong} is not modelled") as caught:
+        ops(start + text.replace("TYPE", wrong))
     assert caught.value.line == FIRST + 1
 
 

@@ -34,6 +34,7 @@ from tilesim.ptx.lowering_context import RULES, Lowering, Rule
 from tilesim.ptx.rules import clc, copies, memory, registers, tcgen05, wgmma
 from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Function, Module
+from tilesim.ptx.types_of_instructions import wrong_type
 from tilesim.records import replace
 
 #: modules whose rules are used here
@@ -204,6 +205,8 @@ class _Rules(dict[str, Rule]):
         self.low = low
 
     def __missing__(self, opcode: str) -> Rule:
+        if kind := wrong_type(opcode):
+            raise self.low.unsupported(f"{opcode} of .{kind} is not modelled")
         parts = opcode.split(".")
         beginnings = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
         own = next((RULES[b] for b in beginnings if b in RULES), None)

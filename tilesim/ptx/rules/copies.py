@@ -132,6 +132,9 @@ def _made(low: Lowering, operand: At, coords: tuple[Expr, ...]) -> _Through:
     return _Through(declared, coords, at)
 
 
+_SIZES = ("b1024", "b32", "b64")
+
+
 @rule("tensormap.replace")
 def _replace(low: Lowering, step: Step) -> Iterator[Op]:
     """Fields that the kernel never replaces are zero, as the bytes are that it begins with."""
@@ -141,12 +144,18 @@ def _replace(low: Lowering, step: Step) -> Iterator[Op]:
     known = next((f for f in get_args(Field) if f == name), None)
     if known is None or step.qualifiers[1] != "tile" or space == "generic":
         raise low.unsupported("this field is not modelled")
+    low.require_known(step, "replace", "tile", name, "global", "shared", "shared::cta", *_SIZES)
+    if len(numbers) != 1 + (known in BY_DIMENSION) or step.qualifiers[-2:-1] != ("b1024",):
+        raise low.unsupported("other operands, or another size, are not modelled")
     view = low.view(place, u64, (NBYTES // 8,), space)
     ord = low.constant(numbers[0], "the dimension") if known in BY_DIMENSION else None
     value = low.value(numbers[-1], WIDTH[step.qualifiers[-1]])
     if known in CODES:
         value = Const(low.constant(numbers[-1], "the new value"))
-    yield TensormapReplace(map=view, field=known, new_val=value, ord=ord, loc=low.loc)
+    op = TensormapReplace(map=view, field=known, new_val=value, ord=ord, loc=low.loc)
+    if step.qualifiers[-1] != f"b{op.bits}":
+        raise low.unsupported(f"a new {known} has {op.bits} bits")
+    yield op
     if known == "rank":
         for other in ("interleave_layout", "swizzle_mode", "fill_mode"):
             if other not in low.made_maps.fields:
