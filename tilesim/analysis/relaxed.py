@@ -9,6 +9,9 @@ from tilesim.ir.effects import Arrives, Effect, JoinsCluster, Orders, Reads, Wai
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
+#: the kinds of effects of which some are of relaxed operations
+_MAYBE_RELAXED: tuple[type[Effect], ...] = (Reads, Arrives, Waits, JoinsCluster, Writes)
+
 
 def is_relaxed(effect: Effect) -> bool:
     """Whether an effect is of a relaxed operation, which hands over what fences around it say."""
@@ -28,9 +31,9 @@ def is_fence(effect: Effect) -> bool:
 
 def fencing(mir: Mir) -> frozenset[int]:
     """The warps whose fences act for relaxed operations; none if there are no such operations."""
-    if not any(is_relaxed(effect) for effects in mir.effects for effect in effects):
+    if not any(is_relaxed(effect) for kind in _MAYBE_RELAXED for _, effect in mir.all_of(kind)):
         return frozenset()
-    fences = (n for n, effects in enumerate(mir.effects) if any(map(is_fence, effects)))
+    fences = (n for n, effect in mir.all_of(Orders) if is_fence(effect))
     return frozenset(warp for n in fences for warp in executing(mir)[n])
 
 

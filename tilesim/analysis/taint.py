@@ -232,13 +232,11 @@ def _register(name: str, setter: int) -> str:
 
 def tensors_read(effect: fx.Effect) -> tuple[str, ...]:
     """The names of the tensors of which an effect may read one."""
-    match effect:
-        case fx.Reads(view=view):
-            return (view.tensor.name,)
-        case fx.ReadsMap(map=map_):
-            return tuple(tensor.name for tensor in map_.tensors)
-        case _:
-            return ()
+    if isinstance(effect, fx.Reads):
+        return (effect.view.tensor.name,)
+    if isinstance(effect, fx.ReadsMap):
+        return tuple(tensor.name for tensor in effect.map.tensors)
+    return ()
 
 
 def tiles(effects: Iterable[fx.Effect], *, write: bool) -> Iterator[str]:
@@ -260,15 +258,17 @@ def acquires_map(op: Op) -> bool:
     return any(isinstance(effect, fx.AcquiresMap) for effect in op.effects())
 
 
+#: what writes what it names
+_STORES = (fx.Writes, fx.RemoteStore)
+
+
 def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
     """The names of the tensors of which an effect may write one."""
-    match effect:
-        case fx.Writes(view=view) | fx.RemoteStore(view=view):
-            return (view.tensor.name,)
-        case fx.WritesMap(map=map_):
-            return tuple(tensor.name for tensor in map_.tensors)
-        case _:
-            return ()
+    if isinstance(effect, _STORES):
+        return (effect.view.tensor.name,)
+    if isinstance(effect, fx.WritesMap):
+        return tuple(tensor.name for tensor in effect.map.tensors)
+    return ()
 
 
 def written_by(effect: fx.Effect) -> tuple[str, ...]:

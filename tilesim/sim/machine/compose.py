@@ -206,10 +206,12 @@ def with_effect(kind: type[Effect], **fields: object) -> Which:
     """Whether one of some effects is of a kind, with these fields."""
 
     def applies(effects: Effects) -> bool:
-        return any(
-            isinstance(e, kind) and all(getattr(e, n) == value for n, value in fields.items())
-            for e in effects
-        )
+        for effect in effects:
+            if isinstance(effect, kind) and all(
+                getattr(effect, name) == value for name, value in fields.items()
+            ):
+                return True
+        return False
 
     return applies
 

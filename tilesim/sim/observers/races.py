@@ -173,15 +173,21 @@ class RaceDetector:
 
     def read(
         self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
-        *, again: bool = False,
+        *, again: bool = False, ordered: bool = False,
     ) -> None:  # fmt: skip
         """Records a read, after checking it against unordered writes.
 
         ``again``: that is done for another warp, which takes part in the same operation.
+        ``ordered``: there are none, as `knows_writes` says.
         """
         if self._is_judged_elsewhere(memory, footprint, access, clock, self.read):
             return
-        self._unordered(memory, footprint, access, clock, again=again)
+        if ordered:
+            for other in footprint.overlaps:
+                for record in other.writes:
+                    record.precedes(access, footprint)
+        else:
+            self._unordered(memory, footprint, access, clock, again=again)
         if again:
             return
         if memory.mbarriers is None:
@@ -204,8 +210,8 @@ class RaceDetector:
         self.unwritten.note(memory, footprint, access)
 
     def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
-        """Whether an asynchronous access to shared memory may come after all writes to what is
-        ``near`` it: `read` of the same by another warp, ``again``, has nothing to say then."""
+        """Whether an asynchronous read of shared memory comes after all writes to what is ``near``
+        it, by what clocks say: there is nothing to say of it then."""
         rows = self._rows[True]
         after_write, after_async = rows[False, True], rows[True, True]
         known = clock.item
@@ -283,9 +289,12 @@ class RaceDetector:
         asynchronous, write = access.asynchronous, access.write
         after_write, after_read, after_async, fenced = self._compared[near, asynchronous, write]
         bridges, counts, apart = near and asynchronous, False, False
-        #: by component of a warpgroup, up to where each of its warps is known to have waited
-        waited: dict[int, int] = {}
+        read_in_flight = bridges and not write
+        #: by component of a warpgroup, what publishes the waits of its warps, and up to where each
+        #: of them is known to have waited
+        own_waits, waited = machine.own_waits, dict[int, int]()
         if not near:
+            own_waits = {}
             self._enters_global(memory, footprint, access, clock)
             counts, apart = self._word_only_counts(memory, footprint, access), self._noncoherent
         unordered: list[Footprint] = []
@@ -317,23 +326,24 @@ class RaceDetector:
                     unordered.append(other)
                     if self._conflict(pair):
                         continue
-                elif bridges and not write:
+                elif read_in_flight:
                     if not again:
                         record.precedes(access, footprint)
+                elif record.write:
+                    pass
+                elif component in own_waits:
+                    if component not in waited:
+                        waited[component] = min([known(row + own) for own in own_waits[component]])
+                    if waited[component] < tick:
+                        machine.lean("warpgroup-wait", access.op, record.op)
                 elif (
                     fenced
-                    and not (record.asynchronous or record.write)
+                    and not record.asynchronous
                     and known(fenced + component) < tick
                     and not (near and not self._late(memory, fenced, record, clock))
                 ):
                     surely = self._only_clocks_order(access, record)
                     machine.lean("U12", access.op, record.op, surely=surely)
-                elif near and not record.write and component in machine.own_waits:
-                    if component not in waited:
-                        own_waits = machine.own_waits[component]
-                        waited[component] = min([known(row + own) for own in own_waits])
-                    if waited[component] < tick:
-                        machine.lean("warpgroup-wait", access.op, record.op)
                 if apart and noncoherent(access, record):
                     unordered.append(other)
                     if not self._tickets.apart(access.warp, record.warp):

@@ -234,13 +234,13 @@ class NumberingDetector(RaceDetector):
 
     def read(
         self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
-        *, again: bool = False,
+        *, again: bool = False, ordered: bool = False,
     ) -> None:  # fmt: skip
         """See `RaceDetector.read`."""
         seen, self._seen = self._seen, None  # parts of it are no reads of their own
         if seen is not None:
             seen.append(_Seen(self._contents(memory, footprint, access), footprint, access))
-        super().read(memory, footprint, access, clock, again=again)
+        super().read(memory, footprint, access, clock, again=again, ordered=ordered)
         self._seen = seen
 
     def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:

@@ -70,7 +70,8 @@ def _wait_for(
         w.learns(found.joined)
         if found.fences is not None:
             w.fences.learn(found.fences)
-            lean_on_fences(w, op)
+            if w.machine.plan.fencing:
+                lean_on_fences(w, op)
         barrier.note("leave", w, op, "leaves", found.number)
         return None
     w.generation = generation

@@ -59,8 +59,7 @@ def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
 def lean_on_fences(w: Warp, op: Op) -> None:
     """At ``op`` threads of a warp are handed what others have fenced, as in practice (H3): notes it
     where they may use that."""
-    plan = w.machine.plan
-    if plan.fencing and op.number in uses_fences_after(plan.mir):
+    if op.number in uses_fences_after(w.machine.plan.mir):
         w.machine.lean("H3", op)
 
 

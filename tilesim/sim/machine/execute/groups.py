@@ -94,8 +94,8 @@ def _waits_together(op: Op, pending: int) -> Step:
             w.warpgroup.passed(w, pending, op)
         done = group.wait(pending)
         size, clock = machine.components.size, w.clock
-        for component in (group.component, w.warpgroup.waited[w.number % WARPS]):
-            clock[size + component] = clock[2 * size + component] = done
+        each, own = size + group.component, size + w.warpgroup.waited[w.number % WARPS]
+        clock[each] = clock[size + each] = clock[own] = clock[size + own] = done
         return None
 
     return step

@@ -107,7 +107,7 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     def meet(w: Warp) -> None:
         if w.mask != named:
             gather(w, op, mask_of(w), rule)
-        if w.fences and not w.fences_by_lane:
+        if w.machine.plan.fencing and w.fences and not w.fences_by_lane:
             lean_on_fences(w, op)
         w.meet()
 

@@ -298,9 +298,11 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
         else:
             for access in accesses:
                 access.warp, access.iteration = w, w.iteration
-        if not again or not races.knows_writes(memory.table.near(footprints), w.clock):
+        ordered = races.knows_writes(memory.table.near(footprints), w.clock)
+        if not (again and ordered):
             for owner, footprint in zip(owners, footprints, strict=True):
-                races.read(memory, footprint, accesses[owner], w.clock, again=again)
+                access = accesses[owner]
+                races.read(memory, footprint, access, w.clock, again=again, ordered=ordered)
         if machine.timed:
             start = max(machine.env.now, cta.tensor_core_free)
             cta.tensor_core_free = group.finish = start + cycles
