@@ -1679,6 +1679,26 @@ def a_named_barrier_beyond_the_last_one(k: Builder, *, right: bool) -> None:
     k.bar.sync(k.var("n", 15 if right else 16), aligned=False)
 
 
+@wrong("E8")
+def an_aligned_barrier_that_lanes_pass_by(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    y = k.tensor("y", s32, (64,))
+    with k.if_(k.lane_id < (32 if right else 16), sync=False):
+        k.bar.sync(0)
+    k.mem.store(y[k.thread_id], 1)
+
+
+@wrong("E8")
+def an_aligned_barrier_of_lanes_where_others_end(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    y = k.tensor("y", s32, (32,))
+    with k.if_(k.lane_id < 16, sync=False):
+        if not right:
+            k.mem.store(y[k.lane_id], 1)
+        k.exit()
+    k.bar.sync(0)
+
+
 @wrong("E5")
 def a_vote_in_which_others_only_wait(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.kernel.programs import wrong
 from tests.litmus.notation import begin, global_words, thread
-from tilesim import Builder, address_of, ds, u16, u32, u64, view_at
+from tilesim import Builder, address_of, ds, minimum, u16, u32, u64, view_at
 from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Var
 
@@ -187,3 +187,27 @@ def a_number_that_is_written_where_it_says(k: Builder, *, right: bool) -> None:
         k.mem.store(view_at(p, u32, space="global"), 2)
         with k.if_(r.eq(1)):
             k.fence.proxy_async()
+
+
+# ---------------------------------------------------------------------- the type of operands
+
+
+@wrong("deadlock")
+def a_negative_number_beside_one_without_a_sign(k: Builder, *, right: bool) -> None:
+    """Of 5 and -5 in 64 bits without a sign the first one is less."""
+    k.launch(warps=1)
+    b, x = k.mbarriers("b"), k.var("x", 5, dtype=u64)
+    begin(k, (b, 5 if right else 6))
+    with thread(k, 0):
+        with k.loop(minimum(x, -5)):
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("data", not_covered="data decides")
+def a_number_that_is_compared_as_a_floating_point_number(k: Builder, *, right: bool) -> None:
+    """2^24 + 1 is none of 32 bits: it is 2^24."""
+    k.launch(warps=1)
+    x = k.var("x", (1 << 24) + 1)
+    with k.if_(x.eq(1 << 24 if right else float(1 << 24))), thread(k, 0):
+        k.fence.proxy_async()

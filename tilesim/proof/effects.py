@@ -207,6 +207,8 @@ def _all_are_here(x: Execution) -> bool:
             case fx.JoinsBarrier() | fx.JoinsCluster():
                 if set(x.lanes) != x.warp.alive:
                     return False
+                if e.aligned:
+                    _none_passes_by(x)
             case fx.GathersWarps() if not _gathers_warps(x):
                 return False
             case fx.Cancels() if not x.machine.asks():
@@ -218,6 +220,18 @@ def _all_are_here(x: Execution) -> bool:
                 if x.machine.ptx and not _meets_peer(x, e):
                     return False
     return True
+
+
+@rule("E8", "an aligned barrier is executed by all lanes of its warp that have not ended")
+def _none_passes_by(x: Execution) -> None:
+    """One that has ended has executed nothing since it was together with these, or these know that
+    it had: in no schedule they come to the barrier before it passes by."""
+    w, past = x.warp, x.machine.order.past
+    for i, position in w.ended.items():
+        if (past[x.all, w.first + i] < position).any():
+            raise Refuted(
+                "E8", f"{x.where}: lane {i}, which does not execute it, may not have ended"
+            )
 
 
 def _step(x: Execution) -> None:

@@ -224,6 +224,9 @@ class Warp:
         self.leaving: dict[int, tuple[int, bool]] = {}
         #: by jump with .uni, the part of its lanes that has executed it
         self.parts: dict[int, tuple[int, ...]] = {}
+        #: lanes that have executed something since all that had not ended were together, and where
+        #: such lanes have ended (E8)
+        self.astray, self.ended = set[int](), dict[int, int]()
         #: whether an election has set its first lane apart; which lanes execute then (`Chosen`)
         self.apart, self.side = False, ""
         #: what has set its lanes apart in what they did since they last met: an election, or their
@@ -287,7 +290,8 @@ class Warp:
         s.same(list(self.at), sorted(self.alive), sorted(self.leaving.items()))
         s.same(self.fenced, sorted(self.tiles), self.apart,
                self.side, sorted(self.apart_by), sorted(self.kinds.items()),
-               sorted(self.parts.items()))  # fmt: skip
+               sorted(self.parts.items()), sorted(self.astray))  # fmt: skip
+        s.points((self.first + i, position) for i, position in sorted(self.ended.items()))
         s.same(sorted(self.set_in.items()), sorted(self.set_behind))
         for _, look in sorted(self.set_behind.items(), key=lambda one: one[0]):
             look.state(s)
@@ -742,6 +746,10 @@ class Machine:
         if not on:
             return True
         if isinstance(instruction.what, Op):
+            if len(lanes) == len(w.alive):
+                w.astray = set()
+            elif any(not isinstance(e, fx.Defines | fx.Exits) for e in self.mir.effects[at]):
+                w.astray = {*w.astray, *on}
             through = self.executes(w, at, on, unless=unless | detours)
             for i in through:
                 w.at[i] = at + 1
@@ -848,6 +856,7 @@ class Machine:
 
     def exit(self, w: Warp, lanes: Sequence[int]) -> None:
         """Lanes end, which barriers of their CTA and cluster no longer wait for (E9, D5)."""
+        w.ended |= {i: int(self.order.position[w.first + i]) for i in w.astray.intersection(lanes)}
         self.order.step(w.lanes(lanes))
         w.alive.difference_update(lanes)
         for (rank, _), barrier in list(self.named.items()):

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from tilesim.arith.operators import BINARY, UNARY
+from tilesim.arith.operators import BINARY, RELATIONS, UNARY
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
-from tilesim.ir.arithmetic import LIMITS, CType, wrap
+from tilesim.ir.arithmetic import LIMITS, CType, join_types, wrap
 from tilesim.ir.declarations import GlobalTensor, Mbar, View
 from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
@@ -332,6 +332,7 @@ class Operands:
         #: whether launch control may hand out clusters
         self.launches = bool(mir.all_of(Cancels))
         self._types: dict[int, tuple[CType, Expr]] = {}
+        self._operators: dict[int, tuple[Callable[..., Any], Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
         self._sources: dict[int, tuple[frozenset[str], object]] = {}
         self._parts: dict[int, tuple[tuple[Expr, ...], object]] = {}
@@ -376,8 +377,8 @@ class Operands:
             case Binary("and" | "or" as op, x, y):
                 short = partial(_short, op == "or")
                 return self._apply(e, short, self.value(x, w), self.value(y, w))
-            case Binary(op, x, y):
-                return self._apply(e, _OPERATORS[op], self.value(x, w), self.value(y, w))
+            case Binary(_, x, y):
+                return self._apply(e, self._operator(e), self.value(x, w), self.value(y, w))
             case Select(c, x, y):
                 return self._apply(e, _select, *(self.value(one, w) for one in (c, x, y)))
         raise NotCovered(f"expression {type(e).__name__}")
@@ -451,6 +452,8 @@ class Operands:
 
     def _formed(self, e: Any, xs: Sequence[Any], kind: CType) -> Scalar:
         """What an operator makes of numbers that depend on a parameter."""
+        if isinstance(e, Binary) and self._operator(e) is not _OPERATORS[e.op]:
+            return None
         if any(type(x) not in (int, Form, type(None)) for x in xs):
             return None
         found = self.cone.computed(getattr(e, "op", "select"), xs)
@@ -465,6 +468,18 @@ class Operands:
         if grows is None or kind not in LIMITS:
             return None
         return self.cone.within(Form(int(e.value), 0, grows), int(e.value), *LIMITS[kind])
+
+    def _operator(self, e: Binary) -> Callable[..., Any]:
+        """What it makes of two numbers. They are compared and divided in the type that both have:
+        beside a u64 a negative one is another number, and floating-point numbers are unknown."""
+        if id(e) not in self._operators:
+            function, kind = _OPERATORS[e.op], join_types(self._type(e.lhs), self._type(e.rhs))
+            if e.op in _BY_ORDER and kind not in LIMITS:
+                function = _of_floats
+            elif e.op in _BY_ORDER and kind == "u64":
+                function = partial(_of_u64, function)
+            self._operators[id(e)] = function, e
+        return self._operators[id(e)][0]
 
     def _type(self, e: Expr) -> CType:
         if id(e) not in self._types:
@@ -527,6 +542,10 @@ class Operands:
         kind, each = self._type(e), (self.in_all(one, w) for one in operands)
         arrays = [one for one in each if one is not None]
         if len(arrays) < len(operands):
+            return None
+        function = self._operator(e) if isinstance(e, Binary) else None
+        negative = any(one.numbers is not None and one.numbers.min() < 0 for one in arrays)
+        if function is _of_floats or (isinstance(function, partial) and negative):
             return None
         found = applied(e, arrays, kind) if kind in LIMITS else UNKNOWN
         w.arrays[id(e)] = w.held_in_all(self.names(e)), found
@@ -951,7 +970,18 @@ def _left(a: Any, b: Any) -> Any:
     return BINARY["<<"](a, min(b, 64))
 
 
+def _of_floats(_a: Any, _b: Any) -> None:
+    """Numbers of which one is converted to a floating-point type are not known."""
+
+
+def _of_u64(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """``function`` of numbers in 64 bits without a sign."""
+    return function(wrap(a, "u64"), wrap(b, "u64"))
+
+
 _OPERATORS = BINARY | {"<<": _left}
+#: operators whose result depends on the type in which the operands are numbers, beyond its width
+_BY_ORDER = RELATIONS | {"min", "max", "//", "%"}
 
 
 _SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
