@@ -64,7 +64,6 @@ def test_a_number_that_is_drawn_over_another_that_is_still_read() -> None:
     "load",
     [
         "ld.shared.u8 %r2, [smem]",
-        "ld.shared.u16 %r2, [smem]",
         "ld.shared.b32 %r2, [smem]; mov.u32 %r7, 1; @%p1 mov.u32 %r7, 0; shr.u32 %r2, %r2, %r7",
     ],
 )
