@@ -181,10 +181,12 @@ class LdmatrixBytes(Op):
     mnemonic = "ldmatrix.b8"
     features = frozenset({"ldmatrix.b8"})
     call = "matrix.load_bytes(results, row, shape, *, source)"
-    ptx = "ldmatrix.sync.aligned.{shape}.x{count}{.exchanged}.shared.{kind} {results}, [{row}];"
+    ptx = (
+        "ldmatrix.sync.aligned.{shape}.x{count}{.exchanged}.shared.{kind} {results}, [{row:16*b8}];"
+    )
     also = (
         "ldmatrix.sync.aligned.{shape}.x{count}{.exchanged}.shared.b8x16.{source} "
-        "{results}, [{row}];",
+        "{results}, [{row:16*b8}];",
     )
     cycles = 30
 
@@ -259,7 +261,7 @@ class StmatrixBytes(Op):
     mnemonic = "stmatrix.b8"
     features = frozenset({"ldmatrix.b8"})
     call = "matrix.store_bytes(row, values)"
-    ptx = "stmatrix.sync.aligned.m16n8.x{count}.trans.shared.b8 [{row}], {values:r};"
+    ptx = "stmatrix.sync.aligned.m16n8.x{count}.trans.shared.b8 [{row:16*b8}], {values:r};"
     cycles = 30
     data = frozenset({"values"})
 
