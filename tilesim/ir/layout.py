@@ -25,7 +25,7 @@ Address = TypeVar("Address", int, "NDArray[np.int64]")
 
 def swizzled(address: Address, swizzle: int) -> Address:
     """The physical byte address of linear byte ``address`` under ``swizzle`` (32, 64, 128 or 0)."""
-    return address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4)
+    return address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4) if swizzle else address
 
 
 def row_pitch(shape: tuple[int, ...], bits: int, swizzle: int, pitch: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from tilesim.ir.declarations import SharedTensor, Tensor, View
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import CHUNK_MASK, swizzled
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
 from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import Footprint
@@ -88,8 +89,44 @@ def make_footprint(
     return box_footprint(tensor, base, spans)
 
 
-#: element indices per dimension and lane, their byte addresses, and a name for the set
-LaneSet: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, bytes]]
+@dataclass(frozen=True, eq=False)
+class LaneSet:
+    """Elements of a tensor that lanes name: their indices by dimension, and byte addresses."""
+
+    tensor: Tensor
+    chosen: NDArray[np.int64]
+    addresses: NDArray[np.int64]
+
+    @cached_property
+    def name(self) -> tuple[str, bytes]:
+        """What tells it from others."""
+        return self.tensor.name, self.addresses.tobytes()
+
+    def footprint(self) -> Footprint:
+        """Its footprint in one memory."""
+        return Footprint(**self._said)
+
+    @cached_property
+    def _said(self) -> dict[str, Any]:
+        """What the footprints in all memories say."""
+        tensor, size = self.tensor, self.tensor.dtype.bytes
+        low, high = self.chosen.min(axis=1).tolist(), self.chosen.max(axis=1).tolist()
+        parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
+        box = tuple(range(a, b + 1) for a, b in zip(low, high, strict=True))
+        apart = elements_apart(tensor)
+        held = ByteSet.pieces(self.addresses, size)
+        common, points = held.nbytes < len(self.addresses) * size, None
+        if apart and held.nbytes == prod(map(len, box)) * size:
+            held = ByteSet(held.base, held.form, tensor.name, box)
+        elif apart and not isinstance(tensor, SharedTensor):
+            points = [tuple((i, i + 1) for i in indices) for indices in self.chosen.T.tolist()]
+        return {
+            "name": f"{tensor.name}[{', '.join(parts)}]", "tensor": tensor.name, "bytes": held,
+            "_addresses": self.addresses, "itemsize": size, "points": points, "common": common,
+            "place": (tensor.name, low[0] if low[0] == high[0] else None),
+        }  # fmt: skip
+
+
 #: lane sets that a view remembers
 _LANE_CACHE = 4096
 _LAST = (1 << 63) - 1
@@ -213,57 +250,33 @@ class ViewAccess:
         if known is None:
             if len(self._lanes) >= _LANE_CACHE:
                 self._lanes.clear()
-            known = self._lanes[key] = self._lane_addresses(warp.mask, values)
-        chosen, addresses, name = known
+            known = self._lanes[key] = self._lane_set(warp.mask, values)
         memory = self.memory(warp)
-        footprint = memory.footprint(name, lambda: self._lane_set(chosen, addresses))
-        return memory, footprint, addresses
+        return memory, memory.footprint(known.name, known.footprint), known.addresses
 
-    def _lane_addresses(self, mask: int, values: list[Any]) -> LaneSet:
-        columns = [*self._columns]
+    def _lane_set(self, mask: int, values: list[Any]) -> LaneSet:
+        chosen = np.empty((len(self._fixed), mask.bit_count()), dtype=np.int64)
+        for d, fixed in enumerate(self._fixed):
+            chosen[d] = _of_64_bits(fixed or 0)
         for (d, _), value in zip(self._moving, values, strict=True):
-            columns[d] = np.broadcast_to(value, 32)
-        chosen = np.stack([c[mask_array(mask)] for c in columns]).astype(np.int64)
+            chosen[d] = (
+                value if type(value) is int else np.broadcast_to(value, 32)[mask_array(mask)]
+            )
         if self.view.size > 1:
             inner = np.indices(self.extents).reshape(len(self.extents), 1, -1)
             chosen = (chosen[:, :, None] + inner).reshape(len(self.extents), -1)
-        for d, limit in enumerate(self.tensor.shape):
-            wrong = (chosen[d] < 0) | (chosen[d] >= limit)
-            if wrong.any():
+        bounds = chosen.min(axis=1).tolist(), chosen.max(axis=1).tolist()
+        for d, (low, high, limit) in enumerate(zip(*bounds, self.tensor.shape, strict=True)):
+            if low < 0 or high >= limit:
+                wrong = (chosen[d] < 0) | (chosen[d] >= limit)
                 raise OutOfBounds(
                     f"element {int(chosen[d][wrong][0])} of dimension {d} of {self.tensor.name}, "
                     f"which has {limit}",
                     self.tensor.name,
                 )
-        addresses = self.base + (
-            chosen * np.array(self.tensor.byte_strides, dtype=np.int64)[:, None]
-        ).sum(axis=0)
+        addresses = self.base + np.array(self.tensor.byte_strides, dtype=np.int64) @ chosen
         addresses = swizzled(addresses, getattr(self.tensor, "swizzle", 0))
-        return chosen, addresses, (self.tensor.name, addresses.tobytes())
-
-    @cached_property
-    def _columns(self) -> list[NDArray[Any]]:
-        """Per dimension, what all lanes name, where that is fixed."""
-        return [np.broadcast_to(_of_64_bits(f or 0), 32) for f in self._fixed]
-
-    def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:
-        size = self.tensor.dtype.bytes
-        low = [int(c.min()) for c in chosen]
-        high = [int(c.max()) for c in chosen]
-        parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
-        box = tuple(range(a, b + 1) for a, b in zip(low, high, strict=True))
-        apart = elements_apart(self.tensor)
-        held = ByteSet.pieces(addresses, size)
-        common, points = held.nbytes < len(addresses) * size, None
-        if apart and held.nbytes == prod(map(len, box)) * size:
-            held = ByteSet(held.base, held.form, self.tensor.name, box)
-        elif apart and not self.shared:
-            points = [tuple((i, i + 1) for i in indices) for indices in chosen.T.tolist()]
-        return Footprint(
-            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, held, addresses, size,
-            points=points, common=common,
-            place=(self.tensor.name, low[0] if low[0] == high[0] else None),
-        )  # fmt: skip
+        return LaneSet(self.tensor, chosen, addresses)
 
 
 def _of_64_bits(indices: Any) -> Any:
