@@ -27,6 +27,8 @@ from typing import TypeVar
 from tilesim.errors import UsageError
 
 T = TypeVar("T")
+#: processes at most that work side by side
+MAX_JOBS = 512
 #: longer times are this one, to which others can be added
 _FOREVER = timedelta(days=36_500)
 

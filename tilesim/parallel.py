@@ -32,7 +32,6 @@ _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 60.0
 #: how long a scheduler may take to answer
 _CONNECT_SECONDS = 10.0
-MAX_JOBS = 512
 #: why a task is lost of which processes die
 DIES = "the worker process dies on it"
 

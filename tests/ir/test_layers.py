@@ -60,6 +60,7 @@ sim.machine.machine: .sim.observers.tmem_order
 sim.machine.load: .sim.observers.monotone_words .sim.observers.tmem_order
 sim.machine.mbarrier: .sim.observers.phase_conditions
 sim.machine.simulate: .sim.observers.accessed_bytes .sim.observers.deadlock
+sim.machine.simulate: .sim.observers.at_exit
 sim.machine.simulate: .sim.observers.value_numbers .sim.observers.uninitialised_reads
 sim.machine.word_order: .sim.observers.monotone_words
 # a run skips what repeats, and notes what it skipped
@@ -82,8 +83,9 @@ sim.schedulers.frontier: hashlib
 parallel: logging
 # most checks work in one process
 parallel: multiprocessing
+checker.verdict: .parallel
 # most checks make no certificate
-checker: .checker.certificates
+checker: .checker.certificates .proof.rules
 cli.check: .checker.certificate_file
 # the gpu extra need not be installed
 cli.crosscheck: .cli.gpu
@@ -118,7 +120,8 @@ cli.examine: .report.html.diagram
 # only --shrink needs it
 cli.examine: .cli.smallest
 # only a failure needs it
-checker: .repair.suggest
+checker: .repair .repair.suggest
+sim.machine.simulate: .sim.observers.deadlock
 checker.verdict: .ir.text.mir .mistakes.diagnose
 checker.witness: .ir.text.mir .mistakes.diagnose
 # only checks for other values need it
@@ -131,7 +134,12 @@ checker.verdict: .checker.ticket_orders
 checker.verdict: .sim.schedulers.exhaustive .sim.schedulers.lane_lag .sim.schedulers.sampling
 # only a recording needs it
 checker.witness: .sim.observers.timeline
+# only programs with addresses need it
+sim.machine.simulate: .analysis.pointer_table
+sim.observers.accessed_bytes: .analysis.pointer_table
 # only grids need it
+checker.verdict: .checker.grid
+sim.machine.simulate: .sim.affine.cluster_plan
 checker.grid: .sim.affine.cluster_classes .sim.affine.footprints
 sim.machine.simulate: .sim.affine.cluster_classes
 # only kernels in Python need it
@@ -305,6 +313,16 @@ def test_causes_are_loaded_for_a_failure_only(fixed: str, verdict: str) -> None:
     assert said[0] == verdict
     assert ("U12" in said) is (verdict == "proved")
     assert ("tilesim.mistakes.diagnose" in said) is (verdict == "failed")
+
+
+def test_a_check_loads_what_every_check_needs() -> None:
+    script = "import sys, tilesim.checker; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    loaded = [name for name in done.stdout.split() if name.split(".")[0] == "tilesim"]
+    assert len(loaded) <= 164
 
 
 def test_imports_in_functions_have_a_reason() -> None:

@@ -62,6 +62,7 @@ from tilesim.analysis.taint import (
     aliases,
     at_addresses,
     is_addressed,
+    names_addresses,
     tensors_read,
     tensors_written,
     tiles,
@@ -86,7 +87,6 @@ from tilesim.ir.expr import (
     constant,
     select,
     unary,
-    walk,
 )
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
@@ -282,21 +282,13 @@ class Located(NamedTuple):
 
 def located(mir: Mir) -> Located:
     """``mir`` as `Located`."""
-    if not (is_addressed(mir) or _names_bases(mir)):
+    if not names_addresses(mir):
         return Located(mir, (), {}, {}, frozenset())
     bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
     stays = {number: all_of(*asked) for number, asked in bases.stays.items()}
     return Located(replace(mir, code=code), reasons, bases.lanes, stays, frozenset(bases.mixed))
-
-
-def _names_bases(mir: Mir) -> bool:
-    """Whether the address of a declaration is in the program, or what an instruction gives."""
-    if any(name.startswith("&") for m in mentions(mir) for name in m.names):
-        return True
-    given = (e.value for _, e in mir.all_of(fx.Defines) if isinstance(e.value, Expr))
-    return any(isinstance(part, Base) for value in given for part in walk(value))
 
 
 class _Bases:

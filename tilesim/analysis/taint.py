@@ -306,6 +306,15 @@ def is_addressed(mir: Mir) -> bool:
     return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
 
 
+def names_addresses(mir: Mir) -> bool:
+    """Whether an operand is named by its address, or the address of a declaration is in the program
+    otherwise, or in what an instruction gives."""
+    if is_addressed(mir) or any(name.startswith("&") for m in mentions(mir) for name in m.names):
+        return True
+    given = (e.value for _, e in mir.all_of(fx.Defines) if isinstance(e.value, Expr))
+    return any(isinstance(part, Base) for value in given for part in walk(value))
+
+
 @cached
 def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse.

@@ -18,14 +18,13 @@ from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.limits import Timer, duration, patient
-from tilesim.proof.rules import Answer
 from tilesim.records import replace
-from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.sim.machine.simulate import Simulation, check_inputs, kernel_of
 from tilesim.sim.schedulers.frontier import MAX_SCHEDULES
 
 if TYPE_CHECKING:
     from tilesim.checker.for_all import Asked
+    from tilesim.repair import Trial, Wanted
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
@@ -106,11 +105,11 @@ def check(
         asked = Asked.of(cast(Any, program), for_all or {}, params or {})
     program = built(cast(Any, program)) if asked is None else asked.program
     checked = check_inputs(kernel_of(program), inputs or {})
-    if not isinstance(suggest, Wanted | None):
-        suggest = Wanted(duration("suggest", suggest))
-    wanted = suggest
+    wanted = None if suggest is None else _wanted(suggest)
 
     def prove(mended: Program | Mir | Simulation, thorough: bool, left: float) -> Trial:
+        from tilesim.repair import Trial
+
         limits = search if thorough else replace(search, schedules=0, limits=NO_LIMITS)
         until = Timer(timedelta(seconds=left))
         said = whole(Checking(mended, strict, checked, limits, None, until, explains=False).check())
@@ -121,7 +120,8 @@ def check(
     except InvalidProgram as error:
         if wanted is None:
             raise
-        from tilesim.repair.suggest import suggest as repair  # what only a failure needs
+        from tilesim.repair import Mendable  # what only a failure needs
+        from tilesim.repair.suggest import suggest as repair
 
         found = repair(program, error.diagnostics, prove, wanted, strict, checked)
         raise Mendable(error.diagnostics, found) from error
@@ -148,6 +148,13 @@ def check(
     return replace(report, repairs=found)
 
 
+def _wanted(suggest: timedelta | float | Wanted) -> Wanted:
+    """What is to be suggested where a check fails."""
+    from tilesim.repair import Wanted
+
+    return suggest if isinstance(suggest, Wanted) else Wanted(duration("suggest", suggest))
+
+
 def _certified(
     report: Report, program: Program | Mir, plain: Callable[[], Mir] | None, strict: Strict,
     timer: Timer, inputs: Mapping[str, NDArray[Any]], asked: Asked | None,
@@ -172,6 +179,8 @@ def _certified(
             )
             trusts = FORM
     except KeyboardInterrupt:
+        from tilesim.proof.rules import Answer
+
         answer = Answer("not covered", what=INTERRUPTED)
         return replace(report, reasons=(INTERRUPTED, *report.reasons), rechecked=answer)
     if answer.verdict == "refuted":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.checker.options import MANY
 from tilesim.ir.loc import Loc
 from tilesim.records import dataclass, replace
 from tilesim.sim.affine.cluster_plan import Integers, asks_for_clusters
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from tilesim.sim.affine.cluster_classes import Follower, OtherTripCount
     from tilesim.sim.affine.footprints import Contacts, Kind
 
-#: clusters that are run whatever they cost; more only while few instructions have been executed
-MANY = 64
+#: clusters that are run at most, more than `MANY` only while few instructions have been executed
 _AT_MOST = 512
 _INSTRUCTIONS = 30_000
 #: pairs of clusters that are run together, to see what their accesses to the same bytes mean

@@ -7,11 +7,13 @@ from datetime import timedelta
 from typing import Any, SupportsIndex
 
 from tilesim.errors import UsageError
-from tilesim.parallel import MAX_JOBS
+from tilesim.limits import MAX_JOBS
 from tilesim.records import dataclass
 from tilesim.sim.machine.schedule import require_seed
 from tilesim.sim.schedulers.frontier import MAX_SCHEDULES, Frontier, Limits
 
+#: clusters that are run whatever they cost
+MANY = 64
 #: of an exploration that is not made
 NO_LIMITS = Limits(0, 0, None)
 

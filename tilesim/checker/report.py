@@ -12,12 +12,12 @@ from tilesim.findings.finding import Finding
 from tilesim.ir import display
 from tilesim.ir.display import Shown
 from tilesim.ir.program import Verdict
-from tilesim.proof.rules import Answer
 from tilesim.records import dataclass, field
-from tilesim.repair import Repairs
 
 if TYPE_CHECKING:
     from tilesim.proof.certificate import Certificate
+    from tilesim.proof.rules import Answer
+    from tilesim.repair import Repairs
     from tilesim.sim.affine.free_parameter import Obstacle
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)?(?::(\d+))?")

@@ -42,8 +42,7 @@ from tilesim.checker.assumptions import (
     program_order,
 )
 from tilesim.checker.coverage import begin, noted, surely_used, used
-from tilesim.checker.grid import MANY, Survey, Surveyed
-from tilesim.checker.options import NO_LIMITS, Search
+from tilesim.checker.options import MANY, NO_LIMITS, Search
 from tilesim.checker.report import INTERRUPTED, Report, Stats, whole
 from tilesim.checker.witness import Witness, repeat, shorten
 from tilesim.findings.finding import Finding, Participant
@@ -51,7 +50,6 @@ from tilesim.ir.effects import Reads, Writes
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.limits import Timer
-from tilesim.parallel import NotData
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.machine import TakesLong, needs
 from tilesim.sim.machine.result import Violation
@@ -63,6 +61,7 @@ from tilesim.sim.schedulers.frontier import MAX_SCHEDULES
 from tilesim.wording import count
 
 if TYPE_CHECKING:
+    from tilesim.checker.grid import Survey, Surveyed
     from tilesim.checker.launch_control import Plan
     from tilesim.sim.schedulers.exhaustive import Exploration
 
@@ -99,6 +98,8 @@ def first_run(
     if short:
         with suppress(TakesLong):
             return _all(simulation, clusters, run)
+    from tilesim.checker.grid import Survey  # what only several clusters need
+
     survey = Survey(simulation, inputs, lambda some: run(some, None))
     begun(survey)
     found = survey.look()
@@ -239,6 +240,8 @@ def reads_again(graph: FlowGraph) -> bool:
 
 def one_at_a_time(simulation: Simulation, inputs: Mapping[str, NDArray[Any]]) -> Residency:
     """Runs each cluster as if the others had not been started, then all one after another."""
+    from tilesim.checker.grid import Survey
+
     apart = simulation.apart()
     alone = Survey(apart, inputs, lambda some: apart.run(inputs, lambda cluster: None, some))
     surveyed = alone.look(apart=True)
@@ -567,6 +570,8 @@ class Checking:
         schedules = worthwhile(self.search.schedules, first, violations)
         before, result = self.tried, None
         if jobs > 1 and schedules:
+            from tilesim.parallel import NotData
+
             with suppress(NotData):
                 result = first_failing(
                     self.simulation, self.inputs, self.clusters,

@@ -7,7 +7,8 @@ import click
 from tilesim.checker import DEFAULT_BUDGET
 from tilesim.cli.options import MAX_BUDGET, Decorator
 from tilesim.errors import UsageError
-from tilesim.parallel import MAX_JOBS, Opener, opener
+from tilesim.limits import MAX_JOBS
+from tilesim.parallel import Opener, opener
 
 #: tasks that a cluster is busy with at a time: how many workers it has is not known, and changes
 _CLUSTER = 64

@@ -8,7 +8,7 @@ import click
 
 from tilesim.cli.options import FILE, FOLDER, MAX_SEED, Seconds
 from tilesim.cli.run import MAX_PERTURB
-from tilesim.parallel import MAX_JOBS
+from tilesim.limits import MAX_JOBS
 
 
 @click.command()

@@ -17,20 +17,19 @@ import simpy
 from numpy.typing import NDArray
 
 from tilesim.analysis.elected_lane import depends_on_elected
-from tilesim.analysis.pointer_table import located
-from tilesim.analysis.taint import written_by
+from tilesim.analysis.taint import names_addresses, written_by
 from tilesim.arith.types import numpy_dtype
 from tilesim.dsl.kernel import Kernel, built
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
 from tilesim.ir.verify import verify
 from tilesim.records import dataclass, field, replace
-from tilesim.sim.affine.cluster_plan import Integers, Plan, plans
 from tilesim.sim.machine.cta import cluster_ctas
 from tilesim.sim.machine.divergence import diverge, report_missing
 from tilesim.sim.machine.errors import CutOff
@@ -53,13 +52,14 @@ from tilesim.sim.machine.schedule import (
 )
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.observers.accessed_bytes import Accessed, is_asked_for
-from tilesim.sim.observers.deadlock import report_deadlock, report_exit
+from tilesim.sim.observers.at_exit import report_exit
 from tilesim.sim.observers.uninitialised_reads import Garbage
 from tilesim.transforms.lower import lower
 from tilesim.transforms.rewrite import lanes_apart
 
 if TYPE_CHECKING:
     from tilesim.sim.affine.cluster_classes import Follower
+    from tilesim.sim.affine.cluster_plan import Integers, Plan
 
 
 def run_machine(machine: Machine) -> None:
@@ -72,6 +72,8 @@ def run_machine(machine: Machine) -> None:
         while _admit_draw(machine) or _release_pollers(machine) or diverge(machine):
             machine.env.run()
         if any(not w.exited for w in machine.warps):
+            from tilesim.sim.observers.deadlock import report_deadlock  # what only a failure needs
+
             report_missing(machine)
             report_deadlock(machine)
         else:
@@ -165,7 +167,7 @@ class Simulation:
         _require_level(strict)
         verify(program, to_run=True)
         whole = lower(program) if isinstance(program, Program) else program
-        mir, decided_by_bases, lanes_asked, stays, mixed = located(whole)
+        mir, decided_by_bases, lanes_asked, stays, mixed = _located(whole)
         #: the launch and the declarations
         self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
@@ -284,6 +286,8 @@ class Simulation:
 
     def plans(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[int, Plan]:
         """What to look at to know which clusters take the same steps."""
+        from tilesim.sim.affine.cluster_plan import plans  # what only several clusters need
+
         return plans(
             self.code, self._holds, numbers=self._numbers, written=self.written,
             given=inputs.keys() | {t.name for t in self.program.tensors if t.contents},
@@ -532,6 +536,17 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
             kind = tensors[name].dtype
             raise UsageError(f"input {name} of {array.dtype} is no array of {kind}") from error
     return result
+
+
+def _located(
+    mir: Mir,
+) -> tuple[Mir, tuple[str, ...], Mapping[int, int], Mapping[int, Expr], frozenset[int]]:
+    """See `tilesim.analysis.pointer_table.Located`; most programs name no address."""
+    if not names_addresses(mir):
+        return mir, (), {}, {}, frozenset()
+    from tilesim.analysis.pointer_table import located  # what only addresses need
+
+    return located(mir)
 
 
 def _written(mir: Mir) -> Iterator[str]:

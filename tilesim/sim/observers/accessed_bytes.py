@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
-from tilesim.analysis.pointer_table import Range, located, parts_of_shared, with_shared_parts
 from tilesim.analysis.taint import Dataflow, at_addresses
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
@@ -17,6 +17,9 @@ from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.observers.monotone_words import drawn_tensors
+
+if TYPE_CHECKING:
+    from tilesim.analysis.pointer_table import Range
 
 
 def is_asked_for(mir: Mir, *, decided: bool) -> bool:
@@ -69,6 +72,8 @@ class Accessed:
         if self._graph is None:
             mir = self._mir
             if self._far.isdisjoint(self._ranges):
+                from tilesim.analysis.pointer_table import parts_of_shared, with_shared_parts
+
                 mir = with_shared_parts(mir, parts_of_shared(self._ranges), self._far)
             self._graph = graph_of(mir)
         return self._graph
@@ -85,6 +90,8 @@ class Accessed:
     ) -> tuple[str, ...] | None:
         """What the address of a declaration may decide in it; None if more would have to be asked
         of shuffles and of addresses than runs have looked at."""
+        from tilesim.analysis.pointer_table import located
+
         found = located(self.graph.mir)
         known = found.lanes.items() <= asked.items() and found.stays.items() <= stays.items()
         return found.reasons if known else None
