@@ -189,7 +189,7 @@ NOT_COMPARED = {
                 "until", "most",
                 "_executes", "ptx", "_begins", "static", "iterations", "_all_global", "whole",
                 "_names",
-                "boxes", "within", "repetitions", "any_given", "_instances", "_moves"},
+                "boxes", "within", "repetitions", "any_given", "_moves"},
     "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "many",
              "jumps_back", "values", "_all", "base", "names", "every"},
     "Group": {"over"},

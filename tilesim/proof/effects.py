@@ -891,44 +891,28 @@ def _in_one_tensor(
     x: Execution, e: fx.Reads | fx.Writes, lanes: list[int]
 ) -> tuple[bool, int | None]:
     """An access of global memory by a warp and its shadows at once, if they access one tensor in
-    which no word is waited for, each lane for itself. Returns whether that is all of it; if not,
+    which no word is waited for. Returns whether that is all of it, as nothing writes there; if not,
     how all of them move, so that what the warp itself does says the rest (`Machine.move`)."""
     m, w, v = x.machine, x.warp, x.machine.operands
     found = None if e.view.space == "shared" else v.places(e.view, w, lanes)
     if found is None:
         return False, None
-    (name, first), write = found, isinstance(e, fx.Writes)
+    (name, first), box = found, v.box(e.view)
     place: Place = ("global", name, w.instance)
-    kept, box, memory = write or name not in m.read_only, v.box(e.view), m.memory(place)
+    kept = isinstance(e, fx.Writes) or name not in m.read_only
     single = not e.asynchronous and e.proxy == "generic" and e.lanes != 0 and not _strong(e)
     move = m.move(first) if kept and single else None
-    if m.tracks(place) or (kept and move is None and (not single or (v.follows and not write))):
+    if m.tracks(place) or (kept and move is None):
         return False, None
     ends = np.array([[first.min() + box.min(), first.max() + box.max()]])
-    memory.in_bounds(ends, x.where)
+    m.memory(place).in_bounds(ends, x.where)
     issues = x.effect(fx.Issues)
     multiple = lcm(16, (issues and issues.piece) or 1) if e.asynchronous else box.size
     for rest in np.flatnonzero(np.bincount((first % multiple).reshape(-1))):
         _aligned(x, e, Named(lanes, place, box + rest, int(rest)))
-    if move is not None:
-        return False, move
-    flat = (first[..., None] + box.reshape(-1)).reshape(-1) if kept or _constant(e) else ends
-    if kept and write and not memory.apart(flat):
-        return False, None
-    if _constant(e):
-        memory.read_as_constant(flat, x.where)
-    if isinstance(e, fx.Writes) and w.made and not x.may:
-        _stores_what_is_loaded(x, e, [Named(lanes, place, box, 0)])
-    for i in lanes if v.follows and not write else ():
+    for i in lanes if v.follows and not kept else ():
         x.found.setdefault(i, []).append((name, 0))
-    if kept:
-        by = np.array([[m.of_instance(one.instance)] for one in w.each]) + w.lanes(lanes)
-        m.accesses(x, flat, np.repeat(by, box.size), place, write, apart=True)
-    return True, None
-
-
-def _constant(e: fx.Reads | fx.Writes) -> bool:
-    return isinstance(e, fx.Reads) and e.noncoherent
+    return not kept, move
 
 
 def _in_every_program(x: Execution, e: fx.Reads | fx.Writes, s: Any, lanes: Sequence[int]) -> None:

@@ -531,8 +531,6 @@ class Machine:
         self._moves: dict[bytes, int] = {}
         #: of a family: what is accessed in tensors that are written, and in which repetition
         self.boxes: dict[Box, None] = {}
-        #: what accesses global memory: clusters and repetitions, the executed one first
-        self._instances: dict[object, int] = {clusters[0]: 0}
         self.within: tuple[int, int, int] | None = None
         self.repetitions = 0
         self.pools = [Pool.of(r) for r in range(self.size)]
@@ -1025,35 +1023,18 @@ class Machine:
             rows, (_, at) = [holders[i] for i in lanes], pieces[0]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
             lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
+        memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
-            self.memory(place)
             self._shared(x, lanes, int(place[1]), flat, write)
             self.at_peers |= int(place[1]) != x.warp.rank
-        else:
-            lane += self.of_instance((*place, None)[2])
-        return self.accesses(x, flat, lane, place, write, strong=strong, number=number, adds=adds,
-                             decides=decides, names=names, apart=holders is not None)  # fmt: skip
-
-    def of_instance(self, instance: object) -> int:
-        """What is added to the numbers of lanes that access global memory for a cluster, or for a
-        repetition: lanes of several are in no order."""
-        return self.order.lanes * self._instances.setdefault(instance, len(self._instances))
-
-    def accesses(
-        self, x: Execution, flat: NDArray[np.int64], lane: Lanes, place: Place, write: bool, *,
-        strong: Strong | None = None, number: int | None = None, adds: bool = False,
-        decides: bool = False, names: Names | None = None, apart: bool = False,
-    ) -> bool:  # fmt: skip
-        """The same, of each byte by one lane; ``apart``: lanes access different bytes."""
-        memory, instance = self.memory(place), (*place, None)[2]
         if write:
             self.writes(x, place)
-        position = self.order.position[lane % self.order.lanes]
+        position = self.order.position[lane]
         record = Record(
             flat, write, "generic", strong, x.where, lane, position, instance, number, may=x.may
         )
         record.names = names
-        if write and not apart:
+        if write and holders is None:
             self._lanes_apart(record)
         ordered = self._ordered(None, "generic", place)
         plain = Record(flat, False, "generic", None, x.where, lane, position, instance)
@@ -1136,7 +1117,7 @@ class Machine:
 
         ``issuers``: of an asynchronous access, the lanes that have issued it; ``as_one``: it comes
         after what any of them knows."""
-        shared, order, width = place[0] == "shared", self.order, self.order.lanes
+        shared, order = place[0] == "shared", self.order
         generic = Row.GENERIC if shared else Row.GENERIC_GLOBAL
         rows: list[int] = [generic]
         if proxy != "generic":  # fences of .shared::cta are about the memory of their CTA
@@ -1151,19 +1132,9 @@ class Machine:
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
                 return True
+            if x.instance != y.instance:  # nothing orders clusters
+                return False
             asked: Any = issuers if y.lane is None else y.lane[own]
-            if not shared:  # nothing orders clusters
-                if theirs is None and y.lane is None:
-                    apart = x.instance != y.instance
-                else:
-                    of_y = self.of_instance(y.instance) if y.lane is None else asked - asked % width
-                    of_x = self.of_instance(x.instance)
-                    if theirs is not None:
-                        of_x, theirs = theirs[0] - theirs[0] % width, (theirs[0] % width, theirs[1])
-                    apart = bool(np.any(of_x != of_y))
-                if apart:
-                    return False
-                asked = asked % width
             seen = [generic] if x.proxy == "generic" and self._unfenced(x, y) else rows
             if theirs is None:
                 if y.lane is not None:
@@ -1192,7 +1163,7 @@ class Machine:
     def _morally_strong(self, x: Record, y: Record) -> bool:
         assert x.strong is not None
         assert y.strong is not None
-        lanes = [r.lane % self.order.lanes for r in (x, y) if r.lane is not None]
+        lanes = [r.lane for r in (x, y) if r.lane is not None]
         ctas = {int(i) // self.in_cta for some in lanes for i in some}
         apart = len(ctas) > 1 or x.asynchronous or y.asynchronous
         wide = "gpu" if x.instance != y.instance or (apart and self.whole) else (

@@ -385,10 +385,6 @@ class Memory:
                 del self._beside[number]
         self._latest[y.bytes] = 0
 
-    def apart(self, at: NDArray[np.int64]) -> bool:
-        """Whether these are different bytes of it."""
-        return len(self._distinct(at)) <= 1
-
     def _distinct(self, at: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Indices of bytes, in parts of which none has a byte twice: lanes may share bytes, and
         each of them is compared."""
