@@ -8,7 +8,9 @@ stores into a matrix before the product is waited for, the right one beside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -205,10 +207,16 @@ def run(row: Row, operand: str, place: int) -> tuple[Report, tuple[int, int]]:
     return check(lower(module, entry, launch)), (product, store)
 
 
-@pytest.mark.parametrize("operand", OPERANDS)
-@pytest.mark.parametrize(
-    ("family", "number"), [(name, n) for name, count in FAMILIES.items() for n in range(count)]
-)
+def rows() -> Iterator[Any]:
+    """Each row for one operand, in turns; for the other one in campaigns."""
+    for family, count in FAMILIES.items():
+        for number in range(count):
+            for place, operand in enumerate(OPERANDS):
+                marks = pytest.mark.slow if (number + place) % 2 else ()
+                yield pytest.param(family, number, operand, marks=marks)
+
+
+@pytest.mark.parametrize(("family", "number", "operand"), rows())
 def test_a_store_beside_and_into_what_a_product_reads(
     family: str, number: int, operand: str
 ) -> None:
