@@ -8,7 +8,6 @@ from tests.ptx import test_check
 from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram
-from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Address, Contents, Map, Pointer
 from tilesim.ptx.lowering_context import Unsupported
 
@@ -74,15 +73,14 @@ def test_a_map_of_a_buffer_of_no_bytes() -> None:
     assert "global_address 0x0 is in no tensor" in str(null)
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_a_map_in_shared_memory_is_not_acquired(strict: Strict) -> None:
+def test_a_map_in_shared_memory_is_not_acquired() -> None:
     """The address of the fence is generic, and one of global memory (PTX 9.7.13.4)."""
     body = "ld.param.u64 %rd1, [m]; mov.u64 %rd2, smem; cvta.shared.u64 %rd2, %rd2;\n{};"
     acquire = "fence.proxy.tensormap::generic.acquire.gpu [%rd{}], 0x80"
     found = [
         report(
             body.format(acquire.format(number)), params=(".param .u64 m",),
-            values=(Pointer("m", 128),), strict=strict,
+            values=(Pointer("m", 128),),
         )
         for number in (1, 2)
     ]  # fmt: skip

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel, u32
 from tilesim.checker import check
 from tilesim.ir.ops.mbarrier import ArriveSem
-from tilesim.ir.program import Strict
-
-LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
 
 @kernel(warps=3)
@@ -58,12 +53,11 @@ def outlived(k: Builder, *, waits: bool = True, hands_on: bool = False) -> None:
             k.mem.load(value, word[0])
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_an_exit_comes_before_the_round_it_counts_for_in_time_only(strict: Strict) -> None:
-    assert check(outlived.build(), strict=strict).verdict == "proved"
-    finding = found(check(outlived.build(waits=False), strict=strict), "peer-exit")
+def test_an_exit_comes_before_the_round_it_counts_for_in_time_only() -> None:
+    assert check(outlived.build(), strict="ptx").verdict == "proved"
+    finding = found(check(outlived.build(waits=False)), "peer-exit")
     assert ("warp 0", at(outlived, "k.mbarrier.arrive(")) in sites(finding)
-    race = found(check(outlived.build(hands_on=True), strict=strict), "race")
+    race = found(check(outlived.build(hands_on=True)), "race")
     assert {line for _, line in sites(race)} == {
         at(outlived, "k.mem.store("), at(outlived, "k.mem.load("),
     }  # fmt: skip
@@ -89,10 +83,9 @@ def by_lanes(k: Builder, *, early: bool = False) -> None:
     k.cluster.sync()
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_lanes_know_for_themselves_that_a_peer_has_started(strict: Strict) -> None:
-    assert check(by_lanes.build(), strict=strict).findings == ()
-    finding = found(check(by_lanes.build(early=True), strict=strict), "peer-start")
+def test_lanes_know_for_themselves_that_a_peer_has_started() -> None:
+    assert check(by_lanes.build(), strict="ptx").findings == ()
+    finding = found(check(by_lanes.build(early=True)), "peer-start")
     assert "(D8)" in finding.message
     assert {line for _, line in sites(finding)} == {at(by_lanes, "k.mem.store(words[1]")}
 

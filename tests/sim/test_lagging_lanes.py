@@ -9,13 +9,10 @@ from tilesim import Builder, kernel
 from tilesim.arith.types import bf16, f32
 from tilesim.checker import check
 from tilesim.checker.witness import replay
-from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cta
 from tilesim.sim.machine.simulate import Simulation
 from tilesim.sim.schedulers.exhaustive import explore
 from tilesim.sim.schedulers.frontier import Limits
-
-LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
 
 @kernel(warps=2)
@@ -38,17 +35,15 @@ def halves(k: Builder, *, sync: bool = True) -> None:
         k.mbarrier.wait(b, 1)
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_lanes_that_met_have_all_passed(strict: Strict) -> None:
-    assert check(halves.build(), strict=strict).verdict == "proved"
+def test_lanes_that_met_have_all_passed() -> None:
+    assert check(halves.build(), strict="ptx").verdict == "proved"
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_lanes_that_did_not_may_miss_the_phase(strict: Strict) -> None:
+def test_lanes_that_did_not_may_miss_the_phase() -> None:
     """A lane that still looks when the others have ended the next phase waits for ever. That a
     thread has waited (A24) is true all the same: each lane that arrives has waited itself."""
     program = halves.build(sync=False)
-    report = check(program, strict=strict)
+    report = check(program)
     assert report.verdict == "failed"
     assert report.witness is not None
     assert "of warp 1 go their own way" in report.covers
@@ -76,11 +71,10 @@ def leader(k: Builder, *, sync: bool = True) -> None:
             k.mbarrier.arrive(back)
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_a_leader_answers_when_all_have_passed(strict: Strict) -> None:
-    assert check(leader.build(), strict=strict).verdict == "proved"
+def test_a_leader_answers_when_all_have_passed() -> None:
+    assert check(leader.build(), strict="ptx").verdict == "proved"
     program = leader.build(sync=False)
-    report = check(program, strict=strict)
+    report = check(program)
     finding = found(report, "deadlock")
     assert ("answers", at(leader, "k.mbarrier.wait(there")) in sites(finding)
     assert report.witness is not None
@@ -117,13 +111,12 @@ def elected_leader(
                 k.mbarrier.inval(there)
 
 
-@pytest.mark.parametrize("strict", LEVELS)
 @pytest.mark.parametrize("gather", ["elect", "shuffle"])
-def test_lanes_that_are_gathered_have_all_passed(gather: str, strict: Strict) -> None:
+def test_lanes_that_are_gathered_have_all_passed(gather: str) -> None:
     """elect.sync and shfl.sync wait for all lanes of the mask (E19, E20)."""
-    assert check(elected_leader.build(gather=gather), strict=strict).verdict == "proved"
+    assert check(elected_leader.build(gather=gather), strict="ptx").verdict == "proved"
     wrong = elected_leader.build(gather="")
-    finding = found(check(wrong, strict=strict), "deadlock")
+    finding = found(check(wrong), "deadlock")
     assert ("answers", at(elected_leader, "k.mbarrier.wait(there, i")) in sites(finding)
 
 
@@ -179,12 +172,11 @@ def released(k: Builder, *, pending: int = 0, items: int = 3, who: str = "thread
         k.tile.store(C, acc)
 
 
-@pytest.mark.parametrize("strict", LEVELS)
 @pytest.mark.parametrize("who", ["thread 0", "thread 37"])
-def test_products_wait_for_the_lanes_of_their_warp(who: str, strict: Strict) -> None:
-    report = check(released.build(who=who), strict=strict)
+def test_products_wait_for_the_lanes_of_their_warp(who: str) -> None:
+    report = check(released.build(who=who), strict="ptx")
     assert (report.verdict, report.findings) == ("proved", ()), report
-    early = check(released.build(who=who, pending=1), strict=strict)
+    early = check(released.build(who=who, pending=1))
     race = found(early, "race")
     assert ("producer", at(released, "k.tma.load(x_map")) in sites(race)
 

@@ -10,9 +10,6 @@ from tilesim.checker import check
 from tilesim.checker.witness import replay
 from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.program import Strict
-
-LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
 
 def _begin(k: Builder) -> tuple[SharedTensor, SharedTensor, Var]:
@@ -70,16 +67,14 @@ def taken_back(k: Builder, *, sync: bool = True) -> None:
         k.mem.store(word[0], 1, sem="release", scope="cta")
 
 
-@pytest.mark.parametrize("strict", LEVELS)
 @pytest.mark.parametrize("program", [counted_twice, exactly_one, taken_back])
-def test_lanes_that_meet_in_between(program: Kernel, strict: Strict) -> None:
-    assert check(program.build(), strict=strict).verdict == "proved"
+def test_lanes_that_meet_in_between(program: Kernel) -> None:
+    assert check(program.build(), strict="ptx").verdict == "proved"
 
 
-@pytest.mark.parametrize("strict", LEVELS)
-def test_a_lane_may_count_twice_before_another_counts(strict: Strict) -> None:
+def test_a_lane_may_count_twice_before_another_counts() -> None:
     """Half of the lanes reach the number alone. No schedule of whole warps shows that."""
-    report = check(counted_twice.build(sync=False), strict=strict)
+    report = check(counted_twice.build(sync=False))
     assert "goes its own way" in report.covers
     assert sites(found(report, "race")) == {
         ("counts", at(counted_twice, "k.mem.store(data")),
@@ -87,11 +82,10 @@ def test_a_lane_may_count_twice_before_another_counts(strict: Strict) -> None:
     }
 
 
-@pytest.mark.parametrize("strict", LEVELS)
 @pytest.mark.parametrize("program", [exactly_one, taken_back])
-def test_a_lane_may_still_look_when_others_go_on(program: Kernel, strict: Strict) -> None:
+def test_a_lane_may_still_look_when_others_go_on(program: Kernel) -> None:
     built = program.build(sync=False)
-    report = check(built, strict=strict)
+    report = check(built)
     assert "goes its own way" in report.covers
     finding = found(report, "deadlock")
     assert ("waits", at(program, "k.while_(seen")) in sites(finding)

@@ -10,9 +10,8 @@ import pytest
 
 from tilesim import Builder, Program, f32, s32, u32
 from tilesim.checker import check
-from tilesim.ir.program import Strict
 
-from .sites import BOTH, sites
+from .sites import sites
 
 
 def build(function: Callable[..., None], **params: Any) -> Program:
@@ -65,15 +64,14 @@ TILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("which", ["half", "exited"])
 @pytest.mark.parametrize("what", TILES)
-def test_a_tile_is_spread_over_all_lanes(what: str, which: str, strict: Strict) -> None:
-    report = check(build(tiles, which=which, what=what), strict=strict)
+def test_a_tile_is_spread_over_all_lanes(what: str, which: str) -> None:
+    report = check(build(tiles, which=which, what=what))
     assert report.verdict == "failed"
     assert sites(report, tiles) == [("participation", {("W", TILES[what])})]
     for right in ("all", "all, by a condition"):
-        assert check(build(tiles, which=right, what=what), strict=strict).verdict == "proved"
+        assert check(build(tiles, which=right, what=what), strict="ptx").verdict == "proved"
 
 
 def tensor_memory(k: Builder, *, which: str, what: str) -> None:
@@ -107,15 +105,14 @@ TENSOR_MEMORY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("which", ["half", "exited"])
 @pytest.mark.parametrize("what", TENSOR_MEMORY)
-def test_tensor_memory_is_accessed_by_whole_warps(what: str, which: str, strict: Strict) -> None:
-    report = check(build(tensor_memory, which=which, what=what), strict=strict)
+def test_tensor_memory_is_accessed_by_whole_warps(what: str, which: str) -> None:
+    report = check(build(tensor_memory, which=which, what=what))
     assert report.verdict == "failed"
     assert sites(report, tensor_memory) == [("participation", {("W", TENSOR_MEMORY[what])})]
     right = build(tensor_memory, which="all, by a condition", what=what)
-    assert check(right, strict=strict).verdict == "proved"
+    assert check(right, strict="ptx").verdict == "proved"
 
 
 def masked(k: Builder, *, which: str, mode: Any, mask: int) -> None:
@@ -125,20 +122,19 @@ def masked(k: Builder, *, which: str, mode: Any, mask: int) -> None:
         k.mem.store(out[k.lane_id], value)
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("mode", ["idx", "up", "down", "bfly"])
-def test_a_shuffle_waits_for_the_lanes_of_its_mask(mode: str, strict: Strict) -> None:
+def test_a_shuffle_waits_for_the_lanes_of_its_mask(mode: str) -> None:
     """Also where each lane only reads what it may: its own value, or that of the lanes below."""
     line = "k.mem.shuffle(value, k.lane_id, k.lane_id, mode, mask=mask)"
     if mode == "idx":
         for which, mask in (("half", 0xFFFFFFFF), ("half", 0x1FFFF), ("all", 0xFFFF)):
-            report = check(build(masked, which=which, mode=mode, mask=mask), strict=strict)
+            report = check(build(masked, which=which, mode=mode, mask=mask))
             assert sites(report, masked) == [("participation", {("W", line)})]
         for which, mask in (("half", 0xFFFF), ("exited", 0xFFFF), ("exited", 0xFFFFFFFF)):
             right = build(masked, which=which, mode=mode, mask=mask)
-            assert check(right, strict=strict).verdict == "proved"
+            assert check(right, strict="ptx").verdict == "proved"
     else:
-        report = check(build(masked, which="half", mode=mode, mask=0xFFFFFFFF), strict=strict)
+        report = check(build(masked, which="half", mode=mode, mask=0xFFFFFFFF))
         assert sites(report, masked) == [("participation", {("W", line)})]
     assert check(build(masked, which="all", mode=mode, mask=0xFFFFFFFF)).verdict == "proved"
 
@@ -150,15 +146,14 @@ def shuffle(k: Builder, *, which: str, mode: Any, distance: int) -> None:
         k.mem.store(out[k.lane_id], value)
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("which", ["half", "exited"])
 @pytest.mark.parametrize(
     ("mode", "wrong", "right"), [("idx", 16, 15), ("bfly", 16, 8), ("down", 1, 0), ("down", 16, 0)]
 )
 def test_a_shuffle_reads_from_lanes_that_execute_it(
-    mode: str, wrong: int, right: int, which: str, strict: Strict
+    mode: str, wrong: int, right: int, which: str
 ) -> None:
-    report = check(build(shuffle, which=which, mode=mode, distance=wrong), strict=strict)
+    report = check(build(shuffle, which=which, mode=mode, distance=wrong))
     assert report.verdict == "failed"
     line = "k.mem.shuffle(value, k.lane_id, distance, mode)"
     assert sites(report, shuffle) == [("participation", {("W", line)})]
@@ -166,4 +161,4 @@ def test_a_shuffle_reads_from_lanes_that_execute_it(
         build(shuffle, which=which, mode=mode, distance=right),
         build(shuffle, which="all", mode=mode, distance=wrong),
     ):
-        assert check(fixed, strict=strict).verdict == "proved"
+        assert check(fixed, strict="ptx").verdict == "proved"

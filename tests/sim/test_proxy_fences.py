@@ -74,7 +74,6 @@ def reloaded(k: Builder, *, writer: Kind = "", issuer: Kind = "") -> None:
     k.mbarrier.wait(full, 0)
 
 
-@pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize(
     ("program", "writer", "issuer"),
     [
@@ -89,10 +88,8 @@ def reloaded(k: Builder, *, writer: Kind = "", issuer: Kind = "") -> None:
     ],
     ids=_name,
 )
-def test_the_fence_orders_the_two(
-    program: Kernel, writer: Kind, issuer: Kind, strict: Strict
-) -> None:
-    assert check(program.build(writer=writer, issuer=issuer), strict=strict).verdict == "proved"
+def test_the_fence_orders_the_two(program: Kernel, writer: Kind, issuer: Kind) -> None:
+    assert check(program.build(writer=writer, issuer=issuer), strict="ptx").verdict == "proved"
 
 
 def _assert_unordered(report: Report, program: Kernel, note: str) -> None:
@@ -169,7 +166,6 @@ def covered(
     k.cluster.sync()
 
 
-@pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("multicast", [True, False])
 @pytest.mark.parametrize(
     ("writer", "issuer"),
@@ -177,10 +173,10 @@ def covered(
     ids=_name,
 )
 def test_a_fence_before_a_copy_over_what_a_peer_has_written(
-    writer: Kind, issuer: Kind, strict: Strict, *, multicast: bool
+    writer: Kind, issuer: Kind, *, multicast: bool
 ) -> None:
     program = covered.build(writer=writer, issuer=issuer, multicast=multicast)
-    assert check(program, strict=strict).verdict == "proved"
+    assert check(program, strict="ptx").verdict == "proved"
 
 
 @pytest.mark.parametrize("multicast", [True, False])
@@ -200,14 +196,11 @@ def test_lanes_that_part_behind_a_fence_for_their_own_memory_each_hand_it_on(
     assert verdict("", "acquire") == "failed"
 
 
-@pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("multicast", [True, False])
-def test_a_fence_for_ones_own_memory_is_none_for_a_peers(
-    strict: Strict, *, multicast: bool
-) -> None:
+def test_a_fence_for_ones_own_memory_is_none_for_a_peers(*, multicast: bool) -> None:
     """Those who wrote it are in other CTAs, and nothing but copies accesses a peer's memory."""
     program = covered.build(issuer="shared::cta", multicast=multicast)
-    report = check(program, strict=strict)
+    report = check(program)
     assert report.verdict == "failed"
     assert report.rules == {"proxy-fence"}
     copy = line(covered, "k.bulk.load(slot" if multicast else "k.bulk.copy(slot")
@@ -404,15 +397,14 @@ def refilled(k: Builder, *, fence: Kind = "shared::cta", ctas: int = 2) -> None:
     memory.free()
 
 
-@pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("ctas", [1, 2])
 @pytest.mark.parametrize("fence", ["shared::cta", "all"])
 def test_what_comes_after_a_copy_counts_by_a_fence_for_this_memory_alone(
-    fence: Kind, ctas: int, strict: Strict
+    fence: Kind, ctas: int
 ) -> None:
     """Who knows of the stores, which together cover what was copied, knows of that (A28)."""
-    assert check(refilled.build(fence=fence, ctas=ctas), strict=strict).verdict == "proved"
-    report = check(refilled.build(fence="", ctas=ctas), strict=strict)
+    assert check(refilled.build(fence=fence, ctas=ctas), strict="ptx").verdict == "proved"
+    report = check(refilled.build(fence="", ctas=ctas))
     assert report.verdict == "failed"
     assert report.rules == {"race", "proxy-fence"}
     fence_finding = next(f for f in report.findings if f.rule == "proxy-fence")
