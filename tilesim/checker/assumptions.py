@@ -166,12 +166,12 @@ def earlier_grids(graph: FlowGraph) -> Leaning | None:
     early = [n for n in accesses if not any(_must_precede(graph, wait, n) for wait in alone)]
     if not early:
         return None
-    locs = tuple(dict.fromkeys(graph.mir.code[n].loc for n in (waits[0], *early)))
+    wait, first, *_ = locs = [graph.mir.code[n].loc for n in (waits[0], *early)]
     text = (
         f"if the grids before this one have completed when it starts, or use nothing that it "
-        f"accesses ({locs[1]}) before griddepcontrol.wait ({locs[0]})"
+        f"accesses ({first}) before griddepcontrol.wait ({wait})"
     )
-    return Leaning("earlier-grids", text, locs, "assumption")
+    return Leaning("earlier-grids", text, tuple(dict.fromkeys(locs)), "assumption")
 
 
 _WRITES = fx.Writes, fx.WritesMap
