@@ -45,30 +45,26 @@ def run(told: str, between: str, strict: Strict, look: str = LOOK) -> tuple[Repo
     return check(program, strict=strict, schedules=0, budget=0), body.splitlines()
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
 @pytest.mark.parametrize("told", [TELL, COUNT])
 @pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
 def test_who_meets_the_lane_comes_after_what_it_observed(
-    between: str, meet: str, told: str, strict: Strict
+    between: str, meet: str, told: str
 ) -> None:
-    right, _ = run(told, between.replace("{meet}", meet), strict)
+    right, _ = run(told, between.replace("{meet}", meet), "ptx")
     assert right.verdict == "proved", right.findings
-    wrong, text = run(told, between.replace("{meet}", ""), strict)
+    wrong, text = run(told, between.replace("{meet}", ""), "practice")
     assert wrong.rules == {"race"}
     lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
     assert {RESET.strip(), told.strip()} <= lines
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
 @pytest.mark.parametrize("told", [TELL, COUNT])
 @pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
-def test_lanes_that_look_together_have_all_observed(
-    between: str, meet: str, told: str, strict: Strict
-) -> None:
+def test_lanes_that_look_together_have_all_observed(between: str, meet: str, told: str) -> None:
     """A lane that has looked itself comes after the write, but not after the other lanes."""
-    right, _ = run(told, between.replace("{meet}", meet), strict, LOOK_ALL)
+    right, _ = run(told, between.replace("{meet}", meet), "ptx", LOOK_ALL)
     assert right.verdict == "proved", right.findings
-    wrong, text = run(told, between.replace("{meet}", ""), strict, LOOK_ALL)
+    wrong, text = run(told, between.replace("{meet}", ""), "practice", LOOK_ALL)
     assert wrong.rules == {"race"}
     lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
     assert RESET.strip() in lines
@@ -76,27 +72,25 @@ def test_lanes_that_look_together_have_all_observed(
     assert any("ld.relaxed" in line for line in lines)
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
 @pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
-def test_a_store_before_the_one_that_was_observed(between: str, meet: str, strict: Strict) -> None:
+def test_a_store_before_the_one_that_was_observed(between: str, meet: str) -> None:
     """It comes before what follows if its thread has released it there (H3), and not by itself."""
     first, second = TELL.replace("relaxed", "release"), TELL.replace("1;", "2;")
     look = LOOK.replace("ld.relaxed", "ld.acquire").replace(
         "setp.eq.u32 %p4, %r5, 0", "setp.lt.u32 %p4, %r5, 2"
     )
-    right, _ = run(first + second, between.replace("{meet}", meet), strict, look)
+    right, _ = run(first + second, between.replace("{meet}", meet), "ptx", look)
     assert right.verdict == "proved", right.findings
-    wrong, text = run(TELL + second, between.replace("{meet}", meet), strict, look)
+    wrong, text = run(TELL + second, between.replace("{meet}", meet), "practice", look)
     assert wrong.rules == {"race"}
     lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
     assert lines == {RESET.strip(), TELL.strip()}
-    unseen, text = run(first + second, between.replace("{meet}", ""), strict, look)
+    unseen, text = run(first + second, between.replace("{meet}", ""), "practice", look)
     assert unseen.rules == {"race"}
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_a_scope_without_the_writer_observes_nothing(strict: Strict) -> None:
-    report, text = run(TELL.replace("gpu", "cta"), LANE.replace("{meet}", WARP), strict)
+def test_a_scope_without_the_writer_observes_nothing() -> None:
+    report, text = run(TELL.replace("gpu", "cta"), LANE.replace("{meet}", WARP), "practice")
     assert report.rules == {"race"}
     lines = {text[p.loc.line - FIRST] for f in report.findings for p in f.participants}
     assert RESET.strip() in lines

@@ -123,12 +123,11 @@ READ = f"{LOAD}tcgen05.wait::ld.sync.aligned;\n"
 _ENDS = FREE.replace("bar.sync 0;", "@!%p1 bra END; bar.sync 0;", 1)
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_an_exit_hands_on_no_order_of_tensor_memory(strict: Strict) -> None:
+def test_an_exit_hands_on_no_order_of_tensor_memory() -> None:
     """A barrier that exits release comes after them in time (E9), behind no tcgen05.fence (G22)."""
     body = ONCE + wait(8200) + READ
-    assert report(body, strict=strict).verdict == "proved"
-    ends = report(body, strict=strict, end=_ENDS)
+    assert report(body, strict="ptx").verdict == "proved"
+    ends = report(body, end=_ENDS)
     assert ends.rules == {"tmem-lifetime"}
     (finding,) = ends.findings
     assert {p.warp for p in finding.participants} == {0, 1}
@@ -172,10 +171,7 @@ def test_columns_are_given_back_when_their_load_is_over() -> None:
 ZEROS = "st.shared.v4.b32 [%r5+16], {0,0,0,0}; "
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_what_is_made_of_bytes_that_nothing_has_written(
-    strict: Strict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_made_of_bytes_that_nothing_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run shows it: the numbers of the result are not computed."""
     store = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {{{','.join(['%r2'] * 8)}}};\n"
     stored = (
@@ -185,16 +181,16 @@ def test_what_is_made_of_bytes_that_nothing_has_written(
     use = f"{wait(8200)}{READ}st.shared.b32 [%r5], %r20;\n"
     of_shared, of_tensor = ONCE, stored + ONCE.replace("[%r9], %rd3,", "[%r9], [%r9+16],")
     for product in (of_shared, of_tensor):
-        assert report(product + use, strict=strict).verdict == "proved"
+        assert report(product + use, strict="ptx").verdict == "proved"
     monkeypatch.setattr(sys.modules[__name__], "START", START.replace(ZEROS, ""))
     for product in (of_shared, of_tensor):
-        found = report(product + use, strict=strict)
+        found = report(product + use)
         assert found.verdict == "bounded"
         assert "what tcgen05.mma makes of bytes of smem+0 that nothing" in found.reasons[0]
     rest = re.sub(r"st\.shared\.v4\.b32 \[%r5[^;]*; ?", "", START)
     elsewhere = rest.replace("fence.proxy", "@%p2 st.shared.b32 [%r1+12288], 0; fence.proxy")
     monkeypatch.setattr(sys.modules[__name__], "START", elsewhere)
-    assert report(of_shared + use, strict=strict).rules == {"uninitialised-read"}
+    assert report(of_shared + use).rules == {"uninitialised-read"}
 
 
 def test_a_product_of_all_lanes_is_many() -> None:

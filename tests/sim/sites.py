@@ -11,6 +11,12 @@ from tilesim.ir.program import Strict
 BOTH: tuple[Strict, ...] = ("practice", "ptx")
 
 
+def deciding(wrong: object) -> Strict:
+    """The level that decides where the same is said at both: the text of a right program, practice
+    of a wrong one, where less is forbidden."""
+    return "practice" if wrong else "ptx"
+
+
 def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
     """Per finding, its rule and (role, source line) of its participants."""
     lines, first = inspect.getsourcelines(function)

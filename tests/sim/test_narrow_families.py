@@ -8,7 +8,7 @@ from tests.sim import absent_lanes, noncoherent_programs, weak_barriers
 from tests.sim.absent_lanes import Draw, Exit, Gather, Statement, Wait, Warp, failures
 from tests.sim.narrow_campaign import compare
 from tests.sim.noncoherent_programs import Access, Grid
-from tests.sim.sites import BOTH
+from tests.sim.sites import BOTH, deciding
 from tests.sim.weak_campaign import compare as compare_weak
 from tests.sim.weak_shapes import (
     Arrive,
@@ -64,15 +64,14 @@ _TICKETS: dict[str, tuple[tuple[tuple[Step, ...], ...], bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("name", _TICKETS)
-def test_tickets_of_lanes_in_either_order(name: str, strict: Strict) -> None:
+def test_tickets_of_lanes_in_either_order(name: str) -> None:
     """An acquire orders a lane behind what it has found, and not in executions in which it comes
     first: the order of the text was taken for the only one."""
     steps, wrong = _TICKETS[name]
     shape = Shape(tuple(Thread(body) for body in steps), lanes=True)
     assert weak_barriers.wrong(shape) == wrong
-    report = check(translate(shape), strict=strict, schedules=8)
+    report = check(translate(shape), strict=deciding(wrong), schedules=8)
     assert report.rules == ({"race"} if wrong else set())
     assert report.verdict in (("failed",) if wrong else ("proved", "exhausted", "bounded"))
 
@@ -97,13 +96,12 @@ _STEERED: dict[str, tuple[tuple[tuple[Step, ...], ...], set[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("name", _STEERED)
-def test_tickets_of_lanes_steer_arrivals(name: str, strict: Strict) -> None:
+def test_tickets_of_lanes_steer_arrivals(name: str) -> None:
     steps, rules = _STEERED[name]
     shape = Shape(tuple(Thread(body) for body in steps), lanes=True, counts=(("m", 1),))
     assert weak_barriers.wrong(shape) == bool(rules)
-    report = check(translate(shape), strict=strict, schedules=8)
+    report = check(translate(shape), strict=deciding(rules), schedules=8)
     assert report.rules <= rules
     assert report.verdict in (("failed",) if rules else ("proved", "exhausted", "bounded"))
 
@@ -132,13 +130,12 @@ _ABSENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("name", _ABSENT)
-def test_lanes_of_a_mask_that_do_not_come(name: str, strict: Strict) -> None:
+def test_lanes_of_a_mask_that_do_not_come(name: str) -> None:
     warp, expected = _ABSENT[name]
     assert failures(warp) <= expected
     assert bool(failures(warp)) == bool(expected)
-    report = check(absent_lanes.translate(warp), strict=strict)
+    report = check(absent_lanes.translate(warp), strict=deciding(expected))
     if expected == set():
         assert report.verdict == "proved"
     elif expected != {"passed"}:
@@ -180,12 +177,11 @@ _NONCOHERENT = {
 }
 
 
-@pytest.mark.parametrize("strict", BOTH)
 @pytest.mark.parametrize("name", _NONCOHERENT)
-def test_loads_of_what_the_grid_writes(name: str, strict: Strict) -> None:
+def test_loads_of_what_the_grid_writes(name: str) -> None:
     grid, wrong = _NONCOHERENT[name]
     assert noncoherent_programs.wrong(grid) == wrong
-    report = check(noncoherent_programs.translate(grid), strict=strict)
+    report = check(noncoherent_programs.translate(grid), strict=deciding(wrong))
     if wrong:
         assert report.verdict == "failed"
         assert report.rules & {"noncoherent-load", "race"}
