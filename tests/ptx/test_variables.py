@@ -185,3 +185,28 @@ def test_a_thread_stores_what_is_its_own_on_each_way_to_where_it_loads_it(name: 
     right, left_out = DECIDED[name]
     assert run(OWN + right + END).verdict == "proved"
     assert run(OWN + right.replace(left_out, "") + END).verdict in ("bounded", "failed")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("st.u32 [%rd10], 3;", "st.local.u32 [%rd10], 3;"),
+        ("st.local.u32 [%rd11], 3;", "st.u32 [%rd11], 3;"),
+        ("add.u64 %rd4, %rd11, 4; st.local.u32 [%rd4+-4], 3;",
+         "add.u64 %rd4, %rd11, 4; st.u32 [%rd4+-4], 3;"),
+        ("cvta.to.local.u64 %rd4, %rd11; st.u32 [%rd4], 3;",
+         "cvta.to.local.u64 %rd4, %rd11; st.local.u32 [%rd4], 3;"),
+        ("st.u32 [%rd11], 3; ld.global.u32 %r4, [%rd11];", "st.u32 [%rd11], 3;"),
+        ("mov.u64 %rd4, table; ld.u32 %r4, [%rd4]; st.u32 [%rd11], %r4;",
+         "mov.u64 %rd4, table; ld.const.u32 %r4, [%rd4]; st.u32 [%rd11], %r4;"),
+        ("isspacep.global %p2, %rd11; @!%p2 bra X; st.u32 [%rd11], 3; X:",
+         "isspacep.shared %p2, %rd11; @%p2 bra X; st.u32 [%rd11], 3; X:"),
+    ],
+)  # fmt: skip
+def test_addresses_of_variables_are_those_of_their_spaces(wrong: str, right: str) -> None:
+    """In hardware a generic address of local memory is another number than one in .local."""
+    load = "\nld.local.u32 %r9, [own];"
+    assert run(f"{OWN}{right}{load}{END}").verdict == "proved"
+    with pytest.raises(Unsupported) as caught:
+        run(f"{OWN}{wrong}{load}{END}")
+    assert caught.value.line == START + 1

@@ -18,7 +18,7 @@ from tilesim.ir.ops.multimem import MultimemLdReduce, MultimemRed, MultimemSt
 from tilesim.ir.ops.scalar import Assign, Atomic
 from tilesim.ptx.constants import extended, registers
 from tilesim.ptx.expressions import signed
-from tilesim.ptx.inline import POLICY, At, Flat, Items, Step, Symbol
+from tilesim.ptx.inline import POLICY, At, Flat, Items, Register, Step, Symbol
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import element, spelled
 from tilesim.ptx.syntax import Integer, Sink
@@ -28,6 +28,9 @@ _VECTORS = frozenset({"v2", "v4", "v8"})
 _STRONG = frozenset({"acquire", "release", "relaxed", "volatile"})
 #: state spaces that are parts of global memory here
 _PARTS = frozenset({"local", "const"})
+#: instructions whose result is an address of what an operand is one of, and how many in a row
+_KEEPING = frozenset({"mov", "cvta", "cvt", "add", "sub"})
+_DEEPEST = 64
 
 
 def _place(low: Lowering, operand: Flat) -> Symbol | None:
@@ -68,9 +71,37 @@ def _require_form(low: Lowering, step: Step) -> None:
         variable = place.base.variable
         if variable.space != space.partition("::")[0]:
             raise low.malformed(f"{variable.name} is in .{variable.space}")
+    elif isinstance(place, At) and isinstance(place.base, Register):
+        within = _space_of(low, place.base)
+        if within not in (None, space):
+            raise low.unsupported(f"the address of a variable for .{within} is used for .{space}")
     if step.base in ("ld", "st") and step.qualifiers[-1] in WIDTH:
         for item in low.items(step.operands[step.base == "st"]):
             low.require_width(item, 8 * _size(step), wider=True)
+
+
+def _space_of(low: Lowering, operand: Flat, depth: int = 0) -> str | None:
+    """The space for which a register is the address of a variable in ``.local`` or ``.const``: its
+    own, or generic; None if it is no such address, as far as one instruction each says."""
+    if isinstance(operand, Symbol):
+        return operand.variable.space if operand.variable.space in _PARTS else None
+    step = low.constants.setter(operand)
+    if step is None or depth > _DEEPEST or step.base not in _KEEPING:
+        return None
+    found = (_space_of(low, source, depth + 1) for source in step.operands[1:])
+    within = next((space for space in found if space is not None), None)
+    if within is None or step.base != "cvta":
+        return within
+    return low.space(step.qualifiers) if "to" in step.qualifiers else "generic"
+
+
+@rule("isspacep.global")
+def _in_global(low: Lowering, step: Step) -> Iterator[Op]:
+    """Variables that lie in global memory here are elsewhere."""
+    elsewhere = sorted(n for n, v in low.kernel.variables.items() if v.space in _PARTS)
+    if elsewhere:
+        raise low.unsupported(f"whether an address is in .global, or that of {elsewhere[0]}")
+    yield from spelled(low, step)
 
 
 def _require_inside(low: Lowering, place: Symbol, nbytes: int) -> None:
