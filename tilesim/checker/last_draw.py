@@ -51,12 +51,12 @@ class AfterDraw:
     def _comes_after_all(self, access: Access) -> bool:
         """By its own clock, whatever bytes both access, and whichever lanes do."""
         warp, row = access.warp, self._machine.components.size
-        clock = warp.clock if warp.part is None else warp.part.clock
+        clock = warp.part.clock
         one_lane = not access.lanes & (access.lanes - 1)
         return not (access.asynchronous or access.engine) and all(
             record.warp.is_known(clock, row, record.component, record.tick, record.lanes)
             and (
-                record.tick <= warp.known_to_all.get(record.component, NEVER)
+                record.tick <= warp.part.settled.get(record.component, NEVER)
                 or (one_lane and record.warp is warp and record.lanes == access.lanes)
             )
             for record in self._before

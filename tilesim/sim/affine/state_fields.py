@@ -254,7 +254,7 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
 
 _AGENT: dict[str, FieldWriter] = {
     "clock": clock, "registers": _registers, "laps": _laps, "marks": positions,
-    "moments": positions, "settled": positions, "followed": positions, "gathered": positions,
+    "moments": positions, "followed": positions, "gathered": positions,
     "effects": _count("effects"), "issued": _count("issued"),
     "iteration": _count("iterations"), "iterations": _count("iterations"),
     "fenced": _count("fenced"),
@@ -267,7 +267,7 @@ _AGENT: dict[str, FieldWriter] = {
 def _top(out: Writer, parts: Parts, value: int) -> None:
     """The last tick of a warp's parts, from which that of any of its components goes on; it is read
     off the clock when the warp parts again."""
-    if not parts.leaves:
+    if len(parts.leaves) == 1:
         return
     for component in parts.components:
         out.position(component, value)

@@ -76,7 +76,7 @@ def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> Non
             act(key)
         return
     # a warp whose lanes may name different ones has parts (`tilesim.analysis.divergence`)
-    assert w.parts is not None
+    assert w.may_divide
     lanes = np.flatnonzero(mask_array(w.mask)).tolist()
     w.machine.outcome.explorable = False
     for key in different:
@@ -86,7 +86,6 @@ def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> Non
 
 def lane_by_lane(w: Warp, step: Step) -> None:
     """``step`` in each lane, which then has a clock of its own until the lanes meet."""
-    assert w.parts is not None
     by_each(w, w.parts.shatter(w.mask), partial(step, w))
 
 
@@ -106,7 +105,7 @@ def each_lane(step: Step, *, signals: bool = False) -> Step:
             w.machine.look_at_clock()
             if signals:
                 w.machine.outcome.explorable = False
-            if signals and w.parts is not None:
+            if signals and w.may_divide:
                 lane_by_lane(w, step)
                 return
             w.apart = 1
@@ -603,22 +602,20 @@ def _in_turn(step: Step, *, stores: bool = False, waits: bool = False) -> Step:
     """
 
     def run(w: Warp) -> bool | None:
-        if w.spread is not None:
-            return several(w, [*w.spread])
+        if len(w.acting) > 1:
+            return several(w, [*w.acting])
         try:
             return step(w)
         except NotUniform:
-            if not waits or w.parts is None:
+            if not waits or not w.may_divide:
                 raise
         return several(w, shattered(w))
 
     def shattered(w: Warp) -> list[LaneGroup]:
-        assert w.parts is not None
         w.diverged = True
         return w.parts.shatter(w.mask)
 
     def several(w: Warp, parts: list[LaneGroup]) -> bool | None:
-        assert w.parts is not None
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False
         active, left = w.mask, w.left or w.mask
@@ -631,7 +628,7 @@ def _in_turn(step: Step, *, stores: bool = False, waits: bool = False) -> Step:
                 lanes = part.mask & left
                 if not lanes:
                     continue
-                w.mask, w.spread = lanes, None
+                w.mask = lanes
                 w.act_as(part)
                 w.machine.by_parts += 1
                 try:
@@ -647,7 +644,7 @@ def _in_turn(step: Step, *, stores: bool = False, waits: bool = False) -> Step:
                 left &= ~lanes
         finally:
             w.mask, w.iteration = active, 0
-            w.spread = w.parts.divide(active)
+            w.acting = w.parts.divide(active)
         w.left = 0
         w.regroup()
         return None
@@ -659,7 +656,7 @@ def _together(step: Step) -> Step:
     """All parts at once: they come after what each of them knows, and learn the same."""
 
     def at_once(w: Warp) -> bool | None:
-        if w.spread is None or w.parts is None:
+        if len(w.acting) == 1:
             return step(w)
         w.clock = learned = w.parts.common(w.mask)
         w.iterations += 1
@@ -667,9 +664,9 @@ def _together(step: Step) -> Step:
         try:
             return step(w)
         finally:
-            for part in w.spread:
+            for part in w.acting:
                 join(part.clock, learned)
             w.iteration = 0
-            w.act_as(w.spread[0])
+            w.act_as(*w.acting)
 
     return at_once

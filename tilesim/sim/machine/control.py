@@ -37,7 +37,7 @@ from tilesim.sim.machine.havoc import Undecided, forget, may_be_made_inside
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, content, plain
-from tilesim.sim.machine.warp import Blocked, Frame, Lap
+from tilesim.sim.machine.warp import Blocked, Frame, Lap, Parts
 
 #: instructions that are looked at
 _FAR = 64
@@ -131,7 +131,7 @@ def join(number: int, *, syncs: bool, ends: bool = False) -> Step:
 
     def step(w: Warp) -> bool | None:
         if not w.frames:
-            if syncs and w.parts is not None:
+            if syncs and w.may_divide:
                 w.meet()
             return None
         frame = w.frames[-1]
@@ -179,7 +179,7 @@ def _meet(w: Warp, frame: Frame, *, syncs: bool) -> bool | None:
     some, w.mask = w.mask, frame.mask & ~w.exited_lanes
     if not w.mask:
         resume(w)
-    elif w.parts is not None:
+    elif w.may_divide:
         w.regroup()
         if syncs:
             w.meet()
@@ -259,7 +259,7 @@ def branch(
         if taken == mask:
             w.pc = target
             return
-        ahead = parts and w.parts is not None and meet not in (w.pc, target)
+        ahead = parts and w.may_divide and meet not in (w.pc, target)
         first = ahead and do_nothing(w, taken, target, meet)
         second = ahead and not first and do_nothing(w, mask & ~taken, w.pc, meet)
         frame = _split(w, meet, arms=arms and not (first or second))
@@ -276,13 +276,13 @@ def branch(
         elif w.pc == meet:
             _arrive(w, w.mask, meet, end)
             w.mask, w.pc = taken, target
-        elif parts and w.parts is not None:
+        elif parts and w.may_divide:
             frame.forked = True
             divergence.split_off(w, taken, target)
         else:
             frame.pending.append((target, taken))
             frame.loc = loc
-        if w.parts is not None:
+        if w.may_divide:
             acts_alone = alone is not None and mask == FULL and w.met == alone + 1
             if acts_alone and not w.fences_by_lane:
                 w.alone = w.mask
@@ -506,7 +506,7 @@ def shadow(warp: Any) -> Any:
     """A copy that nothing else sees."""
     other = copy(warp)
     other.registers = list(warp.registers)
-    other.frames, other.parts, other.spread, other.part = [], None, None, None
+    other.frames, other.parts = [], Parts(other)
     return other
 
 

@@ -227,7 +227,7 @@ def _either(w: Warp, one: int, two: int) -> bool:
 def _may_come(w: Warp, op: Op, missing: int) -> bool:
     """Whether lanes that are elsewhere can still execute ``op``, or one that does as well, or
     leave early."""
-    if w.parts is None:
+    if not w.may_divide:
         return False
     plan = w.machine.plan
     code, graph = plan.mir.code, plan.graph
@@ -251,7 +251,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
 def _may_end(w: Warp, missing: int) -> bool:
     """Whether lanes that are in another arm of a branch, behind which there is only the end, leave
     from there: no instruction waits for lanes that have ended (U22)."""
-    if w.parts is None:
+    if not w.may_divide:
         return False
     mir = w.machine.plan.mir
     for agent in (w.origin, *(f for f in w.machine.split_groups if f.origin is w.origin)):
@@ -327,7 +327,7 @@ def diverge(machine: Machine) -> bool:
     """Lanes that wait for others of their warp behind a branch or in one wait, or for their turn,
     go on without them; True if there are any. Only where nothing else can move."""
     for warp in (*machine.warps, *machine.split_groups):
-        if warp.exited or warp.parts is None or warp.blocked is None:
+        if warp.exited or not warp.may_divide or warp.blocked is None:
             continue
         try:
             if _leave_wait(warp):

@@ -108,7 +108,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         UnknownSteers: that has to be known.
     """
     before, w.may_access = w.may_access, value
-    released, parts = len(w.machine.released), 0 if w.parts is None else len(w.parts.leaves)
+    released, parts = len(w.machine.released), len(w.parts.leaves)
     findings = w.machine.outcome.findings
     found = len(findings)
     try:
@@ -125,7 +125,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         raise UnknownSteers(value, finding)
     if w.machine.plan.words_are_observed and len(w.machine.released) != released:
         raise UnknownSteers(value)  # it would end what others learn from there
-    if w.parts is not None and len(w.parts.leaves) != parts:
+    if len(w.parts.leaves) != parts:
         raise UnknownSteers(value)  # its lanes would know less of each other
     forget_written(w, value)
 
@@ -365,7 +365,7 @@ class HavocRegion:
             w.mask = 0
             return
         mask = w.mask
-        if w.spread is not None and taken not in (0, mask):
+        if len(w.acting) > 1 and taken not in (0, mask):
             raise UnknownSteers(self._value)
         for place, lanes in ((number, mask & ~taken), (target, mask & taken)):
             if lanes and lanes != mask:
@@ -378,7 +378,7 @@ class HavocRegion:
 
     def trap(self, lanes: int) -> None:
         """``lanes`` end the launch: nothing has to be said of what they do on this way."""
-        if self._w.spread is not None and lanes != self._w.mask:
+        if len(self._w.acting) > 1 and lanes != self._w.mask:
             raise UnknownSteers(self._value)
         self._w.mask &= ~lanes
 

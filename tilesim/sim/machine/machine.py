@@ -53,7 +53,7 @@ from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers, content
-from tilesim.sim.machine.warp import Agent, Blocked, Parts
+from tilesim.sim.machine.warp import Agent, Blocked
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.observers.monotone_words import Counter
 from tilesim.sim.observers.peers import PeerLog
@@ -308,8 +308,7 @@ class Machine(Core):
         self.peers = PeerLog(self, self.ctas)
         for warp in self.warps:
             self._require_time()
-            warp.clock = self.components.clock()
-            warp.advance()
+            warp.begin()
 
     # ------------------------------------------------------------------ construction
 
@@ -346,12 +345,11 @@ class Machine(Core):
             warp.tcgen05 = Issuer(spares=[*pairs])
             groups = (g for kind, g in warp.groups.items() if kind.startswith("tcgen05."))
             self.tensor_components += [*(g.component for g in groups), *chain(*pairs)]
-        warp.settled.update(dict.fromkeys(warp.group_components, 0))
+        warp.part.settled.update(dict.fromkeys(warp.group_components, 0))
         parts = self.plan.parts.get(number)
         if parts is not None:
-            warp.parts = Parts(warp, [self.components.new() for _ in range(2 * parts - 2)])
-        owners = [warp.component] if warp.parts is None else warp.parts.components
-        for owner in owners if self.plan.elements else ():
+            warp.parts.allow([self.components.new() for _ in range(2 * parts - 2)])
+        for owner in warp.parts.components if self.plan.elements else ():
             warp.elements[owner] = tuple(self.components.new() for _ in range(self.plan.elements))
         cta.warps.append(warp)
         return warp

@@ -255,7 +255,7 @@ class Mbarrier(Barrier):
         self.init = credit
         self.first_named = self.named
         self._initialised = self._note_init(credit.warp, credit.tick)
-        whole = credit.warp.part is None and not credit.warp.apart
+        whole = not (credit.warp.is_divided or credit.warp.apart)
         self.visible_to = {credit.warp.index} if whole else set()
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
@@ -282,12 +282,12 @@ class Mbarrier(Barrier):
             # its own lanes made it, whatever they have been parts of since
             return
         known = warp.rows(component)[GENERIC] >= value
-        if known and warp.index == init.warp.index and component in warp.known_to_all:
+        if known and warp.index == init.warp.index and component in warp.part.settled:
             # what lanes of one part did, others of it come after only where they have met
-            known = warp.known_to_all[component] >= value
+            known = warp.part.settled[component] >= value
         if not known:
             raise not_visible(self, warp, op)
-        if warp.part is None and not warp.apart:
+        if not (warp.is_divided or warp.apart):
             self.visible_to.add(warp.index)
 
     def stop(self, warp: Agent, op: Op) -> None:
@@ -600,10 +600,8 @@ class Mbarrier(Barrier):
             return True
         known = clock.item
         for wait in self.previous.waits:
-            component, tick, parts = wait.component, wait.tick, wait.warp.parts
-            if known(component) >= tick or (
-                parts is not None and parts.released(clock, component, tick)[1]
-            ):
+            component, tick = wait.component, wait.tick
+            if known(component) >= tick or wait.warp.parts.released(clock, component, tick)[1]:
                 return True
         return False
 
@@ -653,7 +651,7 @@ class Mbarrier(Barrier):
     ) -> None:  # fmt: skip
         self._doubtful = True
         lags = other is not None and other.warp is warp and other.lanes > 1
-        if warp.parts is not None or lags or (other is not None and other.warp.parts is not None):
+        if warp.may_divide or lags or (other is not None and other.warp.may_divide):
             # no move of the machine shows a lane that lags behind the others
             self.machine.outcome.explorable = False
         self.machine.violation(

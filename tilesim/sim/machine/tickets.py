@@ -130,7 +130,7 @@ class Tickets:
         if self._owners is None:
             self._owners = np.full(warp.machine.components.size, -1)
             for one in self._warps:
-                own = [one.component] if one.parts is None else one.parts.components
+                own = one.parts.components
                 self._owners[own] = one.index
         return {*self._owners[np.flatnonzero(warp.clock[: len(self._owners)])].tolist()}
 

@@ -222,14 +222,13 @@ class Agent(ABC):
         self.number = number
         self.role = role
         #: its component, and that of the part of it that acts (see `Parts`)
-        self.base = self.component = machine.components.new()
+        self.base = machine.components.new()
         self.key = (index, 0)
         #: itself, or for lanes that act as an agent of their own, their warp; how many such there
         #: have been
         self.origin = self
         self.forked = 0
         self.issued = 0
-        self.clock: Clock
         self.pc = 0
         self.registers: list[Any] = []
         self.fragments: dict[str, Any] = {}
@@ -261,15 +260,17 @@ class Agent(ABC):
         #: branches at which its CTA might have ended (`tilesim.sim.machine.havoc`)
         self.stayed = 0
         self.registers_held = 0
-        self.fences = Fences()
+        #: the parts whose lanes are active; and the first of them, whose clock and fences it has
+        self.acting: list[Part]
+        self.part: Part
+        self.clock: Clock
+        self.fences: Fences
+        self.act_as(Part(FULL, self.base, np.zeros(0, np.int64), Fences(), {self.base: 0}))
+        #: those that there are of its warp
+        self.parts = Parts(self)
         #: by component of its parts: those of the elements that it releases (H15)
         self.elements: dict[int, tuple[int, ...]] = {}
-        #: None in programs whose warps always act as one
-        self.parts: Parts | None = None
-        self.part: Part | None = None
-        #: the active parts, if there are several; the lanes that have yet to pass an instruction
-        #: which others have passed
-        self.spread: list[Part] | None = None
+        #: the lanes that have yet to pass an instruction which others have passed
         self.left = 0
         #: counts collective instructions that several parts execute; 0 outside of one
         self.iteration = self.iterations = 0
@@ -279,8 +280,6 @@ class Agent(ABC):
         #: waited to execute has been executed
         self.arrivals: list[Any] = []
         self.assembled = False
-        #: of the warp as one: see `Part`
-        self.settled: dict[int, int] = {self.component: 0}
         #: by component of its parts: up to where others have shown to follow all of its lanes
         self.followed: dict[int, int] = {}
         #: by component: up to where its lanes have waited for each other
@@ -350,26 +349,22 @@ class Agent(ABC):
     @property
     def positions(self) -> Positions:
         """Where its active lanes are, for each part of the warp that they are."""
-        if self.spread is None:
+        if len(self.acting) == 1:
             return ((self.component, self.tick),)
-        return tuple((p.component, p.clock.item(p.component)) for p in self.spread)
+        return tuple((p.component, p.clock.item(p.component)) for p in self.acting)
 
     def is_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
         """Whether a clock, from ``row`` on, has what all of ``lanes`` did at a position, be it
         through the parts that they have belonged to since."""
-        if self.parts is None:
-            return bool(clock[row + component] >= tick)
         return self.parts.lanes_known(clock, row, component, tick, lanes)
 
     def in_order(self, component: int, tick: int, lanes: int) -> bool:
         """Whether each lane that acts comes, in time, after what all ``lanes`` of the warp did at a
         position: by program order, or by what orders lanes (E11, E19, E20; A27). In memory,
         `Part.settled` says so."""
-        if self.spread is None:
-            return self.comes_after(self.component, self.clock, component, tick, lanes)
         return all(
             self.comes_after(part.component, part.clock, component, tick, lanes)
-            for part in self.spread
+            for part in self.acting
         )
 
     def comes_after(self, own: int, clock: Clock, component: int, tick: int, lanes: int) -> bool:
@@ -391,13 +386,12 @@ class Agent(ABC):
 
     def knows_to(self, row: int) -> int:
         """Up to where some of its lanes know what is told in a row of a clock."""
-        leaves = () if self.parts is None else self.parts.leaves
-        return max(self.clock.item(row), *(part.clock.item(row) for part in leaves), 0)
+        return max(self.clock.item(row), *(part.clock.item(row) for part in self.parts.leaves))
 
     def advance(self) -> None:
         """Starts a new interval; what was published before does not include what follows."""
-        if self.part is not None and self.parts is not None:
-            for part in self.spread or (self.part,):
+        if self.is_divided:
+            for part in self.acting:
                 self.parts.advance(part)
             return
         clock, component = self.clock, self.component
@@ -410,15 +404,26 @@ class Agent(ABC):
         """Fences act for relaxed operations of their own thread only, also after a meeting."""
         return self.machine.options.ptx and self.number in self.machine.plan.fencing
 
-    def act_as(self, part: Part) -> None:
-        """What follows is done by lanes of ``part``."""
-        self.part = part
+    @property
+    def is_divided(self) -> bool:
+        """Whether the lanes of its warp are several parts."""
+        return len(self.parts.leaves) > 1
+
+    @property
+    def may_divide(self) -> bool:
+        """Whether they may be; False in programs whose warps always act as one."""
+        return self.parts.may_be_several
+
+    def act_as(self, part: Part, *others: Part) -> None:
+        """What follows is done by lanes of ``part``, or of others as well."""
+        self.part, self.acting = part, [part, *others]
         self.clock, self.component, self.fences = part.clock, part.component, part.fences
 
-    def act_as_one(self, part: Part) -> None:
-        """All lanes have met: the warp is one part again."""
-        self.act_as(part)
-        self.part, self.settled = None, part.settled
+    def begin(self) -> None:
+        """All components are known: its first interval starts."""
+        self.part.clock = self.components.clock()
+        self.act_as(self.part)
+        self.advance()
 
     def split_off(self, mask: int, pc: int, frame: Frame) -> Self:
         """Lanes of ``frame`` that go on at ``pc`` as an agent of their own."""
@@ -431,37 +436,29 @@ class Agent(ABC):
         other.forked = other.executed = other.left = 0
         other.frames = [Frame(mask, frame.meet, parent=frame)]
         other.laps, other.looks = {}, dict(self.looks)
-        other.spread = other.generation = other.polled = other.blocked = None
+        other.generation = other.polled = other.blocked = None
         other.pc, other.mask = pc, mask
         other.regroup()
         return other
 
     def regroup(self) -> None:
         """Other lanes have become active: finds the parts that they are."""
-        parts = self.parts
-        if parts is None or not self.mask or self.havoc_region is not None:
+        if not self.may_divide or not self.mask or self.havoc_region is not None:
             return
-        if not parts.leaves and self.mask in (FULL, self.alone):
-            return
-        active = parts.divide(self.mask)
-        self.spread = active if len(active) > 1 else None
-        self.act_as(active[0])
+        if self.is_divided or self.mask not in (FULL, self.alone):
+            self.act_as(*self.parts.divide(self.mask))
 
     def meet(self) -> None:
         """The active lanes synchronise: each comes after what the others have done."""
-        parts = self.parts
-        by_lane = parts is not None and self.fences_by_lane and bool(self.fences)
-        if parts is not None and (parts.leaves or by_lane):
-            part = parts.synchronise(self.mask)
-            self.spread = None
-            if part is not None:
-                self.act_as(part)
-        elif parts is None or self.mask in (FULL, self.alone):
-            size, item, settled = self.components.size, self.clock.item, self.settled
+        by_lane = self.may_divide and self.fences_by_lane and bool(self.fences)
+        if self.is_divided or by_lane:
+            self.act_as(self.parts.synchronise(self.mask))
+        elif not self.may_divide or self.mask in (FULL, self.alone):
+            size, item, settled = self.components.size, self.clock.item, self.part.settled
             for component in settled:
                 settled[component] = item(size + component)
             self.advance()
-        if parts is None:
+        if not self.may_divide:
             return
         if self.mask == FULL:
             self.alone, self.diverged = 0, False
@@ -471,19 +468,14 @@ class Agent(ABC):
     def gather(self) -> None:
         """The active lanes have waited for each other, which hands over no memory (E19, E20): each
         comes after what the others have done."""
-        parts, in_time = self.spread, self.components.in_time
-        if parts is None:
-            tick = self.clock.item(self.component)
-            self.followed[self.component] = self.gathered[self.component] = tick
-            self.advance()
-            return
-        done = np.maximum.reduce([in_time(part.clock) for part in parts])
+        parts, in_time = self.acting, self.components.in_time
+        done = np.maximum.reduce([in_time(p.clock) for p in parts]) if len(parts) > 1 else None
         for part in parts:
             tick = part.clock.item(part.component)
             self.followed[part.component] = self.gathered[part.component] = tick
-            join(in_time(part.clock), done)
-            if self.parts is not None:
-                self.parts.advance(part)
+            if done is not None:
+                join(in_time(part.clock), done)
+        self.advance()
 
     def _share_groups(self) -> None:
         """All lanes know of the copies for which each of them has waited."""
@@ -492,25 +484,17 @@ class Agent(ABC):
                 rows = self.rows(component)
                 # what the async proxy has read or written it has not to be told
                 told = rows[GENERIC : SHARED if kind == "cp.async" else GLOBAL]
-                told[...] = self.settled[component] = max(rows.item(GENERIC), done)
+                told[...] = self.part.settled[component] = max(rows.item(GENERIC), done)
 
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
-        if self.spread is not None:
-            for part in self.spread:
-                self._learn(part.clock, part.settled, clock)
-            return
-        settled = self.settled if self.part is None else self.part.settled
-        self._learn(self.clock, settled, clock)
-
-    def _learn(self, own: Clock, settled: dict[int, int], clock: Clock) -> None:
-        """The same for lanes whose clock is ``own``."""
-        np.maximum(own, clock, out=own)
         size, known_of = self.components.size, clock.item
-        for component, tick in settled.items():
-            known = known_of(size + component)
-            if known > tick:
-                settled[component] = known
+        for part in self.acting:
+            np.maximum(part.clock, clock, out=part.clock)
+            for component, tick in part.settled.items():
+                known = known_of(size + component)
+                if known > tick:
+                    part.settled[component] = known
 
     def follows(self, clock: Clock) -> None:
         """What ``clock`` knows of the own lanes each of them comes after, whatever it acquires."""
@@ -526,12 +510,7 @@ class Agent(ABC):
         if self.mask & (self.mask - 1) == 0:
             return NEVER
         component = self.component
-        return max(self.known_to_all[component], self.followed.get(component, 0))
-
-    @property
-    def known_to_all(self) -> dict[int, int]:
-        """By components of the warp, up to where each lane that acts knows what the others did."""
-        return self.settled if self.part is None else self.part.settled
+        return max(self.part.settled[component], self.followed.get(component, 0))
 
     @property
     def group_components(self) -> list[int]:
@@ -547,21 +526,17 @@ class Agent(ABC):
 
     def shared_by_lanes(self, clock: Clock) -> Clock:
         """What is published when only some of the active lanes do, and it is not known which."""
-        return limited(clock, self.known_to_all, self.components.size)
+        return limited(clock, self.part.settled, self.components.size)
 
     @property
     def known(self) -> Clock:
         """What each of its lanes knows."""
-        if self.part is None or self.parts is None:
-            return self.clock
-        return self.parts.common(FULL)
+        return self.parts.common(FULL) if self.is_divided else self.clock
 
     @property
     def published(self) -> Clock:
         """What becomes known when each of the active lanes publishes what it knows."""
-        if self.spread is None or self.parts is None:
-            return self.clock
-        return self.parts.together(self.mask).clock
+        return self.clock if len(self.acting) == 1 else self.parts.together(self.mask).clock
 
     def retreat(self, tick: int) -> None:
         """Back to an earlier interval of the same instruction: its lanes do not follow another."""
@@ -656,17 +631,22 @@ class Parting:
 class Parts:
     """How the lanes of one warp are divided, and what there is to know of it later."""
 
-    def __init__(self, warp: Agent, spares: list[int]) -> None:
+    def __init__(self, warp: Agent) -> None:
         self._warp = warp
         #: components that no part has, and up to which tick one had them before
-        self._spares = dict.fromkeys(spares, 0)
+        self._spares: dict[int, int] = {}
+        self.may_be_several = False
         #: the parts there are now; a single one if the warp acts as one
-        self.leaves: list[Part] = []
+        self.leaves: list[Part] = [warp.part]
         #: parts that have been split since the last synchronisation of all of their lanes
         self._split: list[Part] = []
         #: by component, the latest last
         self._partings: dict[int, deque[Parting]] = {}
         self._top = 0
+
+    def allow(self, spares: list[int]) -> None:
+        """There may be several from now on, which get these components."""
+        self._spares, self.may_be_several = dict.fromkeys(spares, 0), True
 
     @property
     def components(self) -> list[int]:
@@ -681,10 +661,8 @@ class Parts:
 
     def divide(self, mask: int) -> list[Part]:
         """The parts that the lanes of ``mask`` are; other lanes become parts of their own."""
-        if not self.leaves:
-            w = self._warp
-            self._top = int(w.clock[w.component])
-            self.leaves.append(Part(FULL, w.component, w.clock, w.fences, w.settled))
+        if len(self.leaves) == 1:
+            self._top = int(self.leaves[0].clock[self.leaves[0].component])
         for part in [p for p in self.leaves if p.mask & mask and p.mask & ~mask]:
             self._part(part, [part.mask & mask, part.mask & ~mask])
         return [p for p in self.leaves if p.mask & mask]
@@ -834,8 +812,8 @@ class Parts:
         clock: Clock = np.minimum.reduce(clocks)
         return clock
 
-    def synchronise(self, mask: int) -> Part | None:
-        """The lanes of ``mask`` meet; what they are then, None if that is the warp as one."""
+    def synchronise(self, mask: int) -> Part:
+        """The lanes of ``mask`` meet; what they are then."""
         if self._warp.fences_by_lane:
             self._tell_fences_apart(mask)
         merged = self.together(mask)
@@ -852,9 +830,6 @@ class Parts:
         size = self._size
         merged.settled = {c: int(merged.clock[size + c]) for c in self._warp.group_components}
         merged.settled[merged.component] = self._top - 1
-        if not self.leaves and merged.component == base:
-            self._warp.act_as_one(merged)
-            return None
         self.leaves.append(merged)
         return merged
 
@@ -898,12 +873,9 @@ class Parts:
         return 0, 0
 
     def acquired(self, entry: int, tick: int) -> int:
-        """The lanes whose clock has an entry at ``tick`` or later."""
-        found = 0
-        for part in self.leaves:
-            if part.clock[entry] >= tick:
-                found |= part.mask
-        return found
+        """Of several parts, the lanes whose clock has an entry at ``tick`` or later."""
+        several = len(self.leaves) > 1
+        return sum(p.mask for p in self.leaves if several and p.clock[entry] >= tick)
 
     def lanes_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
         """Whether ``clock`` (from ``row`` on) knows what all of ``lanes`` did at a tick of one of

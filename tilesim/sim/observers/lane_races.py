@@ -49,7 +49,7 @@ class LaneExchange:
     def check(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """Reports the earlier accesses that other lanes made and no meeting orders, although the
         clock has them; ``access`` says which lanes touch what."""
-        settled = access.warp.known_to_all
+        settled = access.warp.part.settled
         size = self._machine.components.size
         for other in footprint.overlaps:
             near = [*other.writes.at(settled)]
@@ -65,7 +65,7 @@ class LaneExchange:
         of the access: its clock has what it needs of them in the row that begins at ``row``."""
         access, record = pair.access, pair.record
         warp, part, parts = access.warp, access.warp.part, access.warp.parts
-        if part is None or parts is None or record.warp.parts is not parts:
+        if not warp.is_divided or record.warp.parts is not parts:
             return
         known = limited(part.clock, part.settled, self._machine.components.size)
         if parts.lanes_known(known, row, record.component, record.tick, record.lanes & part.mask):
@@ -201,16 +201,15 @@ MEET = (
 def apart_note(pair: Overlap) -> tuple[Kind, str] | None:
     """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
     access, record = pair.access, pair.record
-    made, warp = record.warp.parts, access.warp
-    if made is not None:
-        makers, released = made.released(pair.clock, record.component, record.tick)
-        if released:
-            does = "writes" if record.write else "reads"
-            return "race/released-by-lanes", (
-                f"{record.warp} {does} in {name_lanes(makers & record.lanes)} and releases in "
-                f"{name_lanes(released)}: a bar.warp.sync is missing between"
-            )
-    if warp.parts is not None:
+    warp = access.warp
+    makers, released = record.warp.parts.released(pair.clock, record.component, record.tick)
+    if released:
+        does = "writes" if record.write else "reads"
+        return "race/released-by-lanes", (
+            f"{record.warp} {does} in {name_lanes(makers & record.lanes)} and releases in "
+            f"{name_lanes(released)}: a bar.warp.sync is missing between"
+        )
+    if warp.may_divide:
         row = warp.machine.components.size + record.component
         learned = warp.parts.acquired(row, record.tick)
         if learned or (record.warp is warp and not record.asynchronous):
@@ -269,7 +268,7 @@ def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bo
     """Whether an access that all lanes of a warp make as one (of a map that is published: B14) is
     known: what knows it of one of these lanes, or is that lane, knows it of all."""
     parts = record.warp.parts
-    if parts is None or not _is_one(record.op, write=record.write):
+    if not record.warp.may_divide or not _is_one(record.op, write=record.write):
         return False
     together = [record]
     if record.iteration:

@@ -69,9 +69,9 @@ class PeerLog:
         known = any(
             warp.clock[component]
             for w in self._ctas[cta.index].warps
-            for component in ((w.base,) if w.parts is None else w.parts.components)
+            for component in w.parts.components
         )
-        if not known or warp.parts is None:  # what some lanes know, others may not
+        if not known or not warp.may_divide:  # what some lanes know, others may not
             self._started.add(key)
         return not known
 
@@ -104,10 +104,9 @@ def _knows_by_parts(warp: Agent, access: Access) -> bool:
     """Whether lanes of a warp know what each lane did after an access, in parts of its warp."""
     if access.asynchronous or access.engine:
         return False
-    leaves = () if warp.parts is None else warp.parts.leaves
     return any(
         access.warp.is_known(clock, 0, access.component, access.tick, access.lanes)
-        for clock in (warp.clock, *(part.clock for part in leaves))
+        for clock in (warp.clock, *(part.clock for part in warp.parts.leaves))
     )
 
 

@@ -266,12 +266,12 @@ class RaceDetector:
         access.iteration = warp.iteration
         if warp.may_access is not None:
             note_may_access(self.machine, memory, footprint, access)
-        parts = warp.spread
-        if parts is not None and access.component == warp.component:
-            warp.spread, part = None, warp.part
+        parts, part = warp.acting, warp.part
+        if len(parts) > 1 and access.component == warp.component:
             for warp.part, own in by_parts(access, parts):
+                warp.acting = [warp.part]
                 each(memory, footprint, own, warp.part.clock)
-            warp.spread, warp.part = parts, part
+            warp.acting, warp.part = parts, part
             return True
         if access.among and warp.exchanges:
             self._lanes.check(memory, footprint, access, clock)
@@ -364,7 +364,7 @@ class RaceDetector:
         """Whether two weak accesses race wherever no clock has the order of them."""
         plain = access.scope is record.scope is None and record.also is None and not record.later
         apart = self._alone or self._tickets.apart(access.warp, record.warp)
-        return plain and record.warp.parts is None and not (self.machine.plan.places or apart)
+        return plain and not record.warp.may_divide and not (self.machine.plan.places or apart)
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known in the other one either."""
@@ -462,10 +462,9 @@ class RaceDetector:
         for at in (row, also) if also else (row,):
             if published_also(record, clock, at) or known_as_one(record, other, clock, at):
                 return False
-            parts = record.warp.parts
-            if parts is not None and not foreign:
+            if record.warp.may_divide and not foreign:
                 lanes = lanes_at(record, other, footprint, access)
-                if parts.lanes_known(clock, at, record.component, record.tick, lanes):
+                if record.warp.is_known(clock, at, record.component, record.tick, lanes):
                     self._lanes.check_split(pair, at)
                     if access.write and (access.asynchronous or access.engine):
                         record.precedes(access, footprint)

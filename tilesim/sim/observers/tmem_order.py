@@ -211,7 +211,7 @@ class TmemOrder:
         if old.warp is not warp:
             return bool(warp.rows(component)[GENERIC] >= old.sequence)
         # what its own lanes have stored it comes after where all of them have met since
-        known = warp.known_to_all.get(component, 0) >= old.sequence
+        known = warp.part.settled.get(component, 0) >= old.sequence
         return known or (new.kind == "st" and self._is_given(old))
 
     @staticmethod

@@ -136,13 +136,13 @@ class _Point:
     @property
     def thread(self) -> tuple[int, int]:
         """The warp, and its lanes if it does not always act as one."""
-        apart = self.warp is not None and self.warp.parts is not None
+        apart = self.warp is not None and self.warp.may_divide
         return id(self.warp), self.lanes if apart else 0
 
     def before(self, w: Agent, clock: Clock, row: int) -> bool:
         """Whether it comes before what ``w`` does with ``clock``, in causality order, as the row
         says that begins there. Lanes of one warp are one thread only where it acts as one."""
-        if self.warp is w and w.parts is None:
+        if self.warp is w and not w.may_divide:
             return True
         if self.warp is None:
             return bool(clock[row + self.component] >= self.tick)
@@ -368,7 +368,7 @@ class LaneOrder:
 
     def acts(self, warp: Agent) -> None:
         """The active lanes of ``warp`` do what others can see."""
-        if warp.parts is None or self._loose:
+        if not warp.may_divide or self._loose:
             return
         known = self._open.setdefault(warp.index, {})
         unknown = {
@@ -376,7 +376,7 @@ class LaneOrder:
             for (component, lanes), tick in known.items()
             if not warp.in_order(component, tick, lanes)
         }
-        if warp.spread is not None or any(lanes != warp.mask for _, lanes in unknown):
+        if len(warp.acting) > 1 or any(lanes != warp.mask for _, lanes in unknown):
             self._loose = True
             self._judge()
         left = unknown if warp.mask == warp.live_mask else known

@@ -188,8 +188,8 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
 def _hand_over_fenced(w: Warp, generation: Generation | Gathering) -> None:
     """A relaxed arrival hands over what its threads have fenced before (D4)."""
     size = w.machine.components.size
-    for fences in [part.fences for part in w.spread or ()] or [w.fences]:
-        fenced = fences.released("cluster")
+    for part in w.acting:
+        fenced = part.fences.released("cluster")
         if fenced is not None:
             join(generation.joined[size:], fenced[size:])
 

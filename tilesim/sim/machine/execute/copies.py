@@ -747,7 +747,7 @@ class _Copy:
         Raises:
             NotUniform: lane by lane it has to be; nothing has been done.
         """
-        if w.parts is not None and w.machine.plan.tracks_copies:
+        if w.may_divide and w.machine.plan.tracks_copies:
             raise NotUniform
         limit = self.most if self.limit is None else plain(self.limit(w))
         sizes = np.full(32, limit) if type(limit) is int else np.broadcast_to(limit, 32)

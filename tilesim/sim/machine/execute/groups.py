@@ -71,7 +71,7 @@ def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
         for kind in (*waited, *maps):
             for component, done in w.lane_groups[kind].wait_by(w.mask, pending):
                 w.rows(component)[proxies] = done
-            if w.part is not None and w.parts is not None:
+            if w.is_divided:
                 for component, done in w.lane_groups[kind].waited_partly(w.mask):
                     w.parts.note_waited(w.part, component, done, both=both)
         if not both:
@@ -139,13 +139,10 @@ def _giving(step: Step, loads: frozenset[int]) -> Step:
 def _note_drained(w: Warp, *, together: bool) -> None:
     group = w.groups[DRAINED]
     group.done = group.opened = w.groups["tcgen05.ld"].opened
-    known = [(w.clock, w.known_to_all)]
-    if w.spread is not None:
-        known = [(part.clock, part.settled) for part in w.spread]
-    for clock, settled in known:
-        w.components.rows(clock, group.component)[GENERIC] = group.done
+    for part in w.acting:
+        w.components.rows(part.clock, group.component)[GENERIC] = group.done
         if together:
-            settled[group.component] = group.done
+            part.settled[group.component] = group.done
 
 
 def _executed_by_all(w: Warp) -> bool:

@@ -49,7 +49,7 @@ def gather_all(w: Warp, op: Op, rule: str = _WHOLE) -> None:
     them wait for the others."""
     if w.mask != FULL:
         require_whole_warp(w, op, rule)
-    if w.parts is not None:
+    if w.may_divide:
         w.gather()
 
 
@@ -155,10 +155,7 @@ def by_masks(c: Operands, op: Op, step: Step) -> Step:
 def _whole_parts(w: Warp) -> bool:
     """Whether the active lanes are parts of their warp, and not some of one: only then may others
     come after what all of a part have done, as these lanes do that have waited for each other."""
-    own = None if w.part is None else [w.part]
-    parts = own if w.spread is None else w.spread
-    lanes = FULL if parts is None else sum(part.mask for part in parts)
-    return w.mask == lanes & w.live_mask
+    return w.mask == sum(part.mask for part in w.acting) & w.live_mask
 
 
 @executor(fx.Agrees)
@@ -176,7 +173,7 @@ def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
     ops = (op,)
 
     def step(w: Warp) -> None:
-        if w.mask != FULL or w.parts is not None:
+        if w.mask != FULL or w.may_divide:
             gather_all(w, op)
         w.warpgroup.together(w, ops)
 
@@ -326,7 +323,7 @@ def exchanged(c: Operands, op: Op, general: Step) -> Step:
     rest = idle(c, op)
 
     def step(w: Warp) -> bool | None:
-        if w.mask != FULL or w.spread is not None:
+        if w.mask != FULL or len(w.acting) > 1:
             return general(w)
         w.gather()
         return rest(w)

@@ -35,6 +35,7 @@ from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.unknown import Unknown, require_known
 from tilesim.sim.machine.view_access import ViewAccess, read_elements, unknown_in, write_elements
+from tilesim.sim.machine.warp import Part, Parts
 from tilesim.sim.machine.word_order import COMBINE, Combine
 from tilesim.sim.observers.race_text import several_lanes
 
@@ -355,11 +356,10 @@ def _agent(w: Warp, op: Op, clock: Clock) -> Warp:
     tick = w.async_ticks[component] = w.async_ticks[component] + 1
     w.components.rows(clock, component)[:SHARED] = tick
     one = copy(w)
-    one.base = one.component = component
-    one.origin, one.clock, one.fences = one, clock, Fences()
-    one.parts = one.part = one.spread = one.inits = one.tcgen05 = None
+    one.base, one.origin = component, one
+    one.act_as(Part(FULL, component, clock, Fences(), {component: tick}))
+    one.parts, one.inits, one.tcgen05 = Parts(one), None, None
     one.frames, one.laps, one.looks, one.arrivals = [], {}, {}, []
-    one.settled = {component: tick}
     one.followed, one.gathered, one.marks, one.moments = {}, {}, {}, {}
     one.exchanges = one.diverged = False
     one.alone = one.left = one.iteration = one.apart = one.executed = 0

@@ -349,7 +349,7 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
         try:
             places = [operand.at(w) for operand in operands]
         except NotUniform:  # lanes name columns of their own
-            if w.parts is None:
+            if not w.may_divide:
                 raise
             w.machine.outcome.explorable = False
             lane_by_lane(w, step)
@@ -716,7 +716,7 @@ def _relinquish_pair(w: Warp, op: Op, *, again: bool) -> bool | None:
     if not machine.options.ptx:
         machine.peers.meet(w, peer, op)
         own, other = tmem_of(w.cta).relinquished, tmem_of(peer).relinquished
-        alone = len(machine.ctas) == 2 and w.parts is None
+        alone = len(machine.ctas) == 2 and not w.may_divide
         if again or not alone or _warps_of_pairs(machine.plan.mir) != {w.number}:
             machine.lean("G9", op)
         elif own is not None and other is not None:

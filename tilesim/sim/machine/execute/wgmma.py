@@ -273,7 +273,7 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
 
     def step(w: Warp) -> None:
         machine, cta = w.machine, w.cta
-        if w.mask != FULL or w.parts is not None:
+        if w.mask != FULL or w.may_divide:
             gather_all(w, op)
         if not w.fenced or w.dirty or w.sunk:
             for product in ops:

@@ -195,7 +195,7 @@ def _by_lanes(w: Warp, addresses: NDArray[np.int64], *, tells: bool, step: Step)
 
     So it has to be where they tell others what they know, or learn from what they find.
     """
-    if not tells or w.parts is None or not _several(w, addresses):
+    if not tells or not w.may_divide or not _several(w, addresses):
         return False
     in_groups(w, addresses.tolist(), lambda _: step(w))
     return True
@@ -489,7 +489,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             return w.block(machine.tickets, "waits for its turn to draw", op)
         learns = slot is not None and not waits
         hands_on = learns and (releases or w.fences.releases)
-        if hands_on and w.lanes > 1 and w.parts is not None:
+        if hands_on and w.lanes > 1 and w.may_divide:
             # a lane that comes later acquires what those before it have released
             machine.outcome.explorable = False
             lane_by_lane(w, partial(step, alone=False, rounds=None))
