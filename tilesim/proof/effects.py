@@ -831,9 +831,9 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     of_all, move = _in_one_tensor(x, e, lanes) if w.shadows and lanes else (False, None)
     if of_all:
         return
-    places = m.operands.view(e.view, w, lanes)
+    places = [*(own := m.operands.view(e.view, w, lanes))]
     if move is not None:
-        places = [p._replace(place=("global", str(p.place[1]), w.instance, move)) for p in places]
+        places = [p._replace(place=("global", str(p.place[1]), w.instance, move)) for p in own]
     for s in w.shadows if e.view.space != "shared" and move is None else ():
         if s.every:
             _in_every_program(x, e, s, lanes)
@@ -879,7 +879,7 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         raise NotCovered(f"{x.where}: more than {MOST_LOOKS} looks at words")
     sure = not _strong(e) or (all(settled) and e.element is None)
     if isinstance(e, fx.Writes) and sure and not x.may:
-        _leaves(x, e)
+        _leaves(x, e, own)
     if isinstance(e, fx.Writes) and x.effect(fx.Cancels) is not None:
         for one in x.issued:
             answer = Answer(m.granted, bool(m.answer))
@@ -1186,25 +1186,22 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
             m.issue(x, [lane], place, at, True, "generic", strong=strong)
 
 
-def _leaves(x: Execution, e: fx.Writes) -> None:
+def _leaves(x: Execution, e: fx.Writes, places: Sequence[Named]) -> None:
     """The integers that stores of lanes, or atomics, leave, where they are known, and the same in
     all clusters."""
+    tracked = [one for one in places if x.machine.tracks(one.place)]
     whole = e.view.dtype.kind in ("int", "uint")
-    if e.asynchronous or isinstance(e.held, Fragment) or not whole:
+    if not tracked or e.asynchronous or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
     stored: dict[Bits, list[list[Scalar]]] = {}
-    computed = _computed_to_store(x, e) if e.value is None else []
-    lanes = [i for i in x.lanes if i < (e.lanes or LANES)]
-    for group, place, at, *_ in v.view(e.view, x.warp, lanes):
-        if not x.machine.tracks(place):
-            continue
-        if e.value is None:
-            each = computed
-        elif isinstance(e.value, Expr):
-            each = v.each(e.value, x.warp)
-        else:
-            each = [x.answers.get(id(e.value))]
+    if e.value is None:
+        each = _computed_to_store(x, e)
+    elif isinstance(e.value, Expr):
+        each = v.each(e.value, x.warp)
+    else:
+        each = [x.answers.get(id(e.value))]
+    for group, place, at, *_ in tracked:
         word = place, int(at[0, 0]), at.size
         for row, value in zip(stored.setdefault(word, [[] for _ in each]), each, strict=True):
             row += [lane_of(value, i) for i in group]
