@@ -119,7 +119,7 @@ class Program(Keeper, Shown):
         """The global tensors among the parameters."""
         return tuple(p for p in self.params if isinstance(p, GlobalTensor))
 
-    @property
+    @cached_property
     def smem_used(self) -> int:
         """Bytes of shared memory from 0 to the end of the last allocation."""
         return max((self.placement[s.name] + s.nbytes for s in self.shared), default=0)
