@@ -64,6 +64,8 @@ class TmemOrder:
         self._ctas = ctas
         self._ptx = machine.options.ptx
         self._components, self._size = machine.components, machine.components.size
+        #: in the strict reading: an instruction that hands over between CTAs at scope ``.cta``
+        self.narrow: Op | None = None
         self._unwritten: dict[object, tuple[Cells, Agent, Op]] = {}
         self._raced: set[Cells] = set()
         #: by CTA, warpgroup and instruction: the warps, by their quarter of the lanes, for which it
@@ -112,9 +114,14 @@ class TmemOrder:
     def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
         """Whether an access comes before another one, by a rule that the strictness has."""
         needs = self._needs(old, new)
-        return needs is not None and all(
+        if needs is None or not all(
             self._machine.accepts(switch, new.op, old.op) for switch in needs
-        )
+        ):
+            return False
+        if self.narrow is not None and old.warp.cta is not new.warp.cta:
+            what = "what scope .cta tells other CTAs of operations on tensor memory (U4)"
+            self._machine.nondeterministic(what, self.narrow, explorable=False)
+        return True
 
     def _needs(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         """The switches of `practice` without which nothing orders two accesses; None if nothing

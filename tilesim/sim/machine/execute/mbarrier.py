@@ -239,7 +239,15 @@ def _scopes_reach(barrier: Mbarrier, w: Warp, op: Op, scope: str) -> bool:
     practice = not w.machine.options.ptx
     if practice:
         w.machine.lean("U4", op)
+    _leave_open(w, op)
     return practice
+
+
+def _leave_open(w: Warp, op: Op) -> None:
+    """Scope ``.cta`` between CTAs orders nothing in the strict reading (U4), not operations on
+    tensor memory either, of which the machine knows the order in time alone (G24)."""
+    if w.machine.options.ptx and w.machine.tmem is not None:
+        w.machine.tmem.narrow = op
 
 
 def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Acts:
@@ -475,6 +483,8 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
     published, size = barrier.completed, w.machine.components.size
     practice = not w.machine.options.ptx
     w.follows(published.own)
+    if barrier.senders and effect.scope != "cluster":
+        _leave_open(w, op)
     if effect.sem == "acquire":
         known = w.clock.item(size + barrier.component)
         w.learns(published.own)
