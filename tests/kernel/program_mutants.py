@@ -6,11 +6,11 @@
 Each program is changed in one place of its text (`.tile` or PTX): an instruction that synchronises
 is deleted, is executed twice, by some lanes only, or by more of them, changes places with its
 neighbour, promises less (`.relaxed`, `.cta`) or, if it is a poll, passes at once; an integer is
-one more or less. Some mutants of each, others with another number as `MUTANTS_SEED`,
-are checked, and given to the kernel. The second command counts the verdicts and prints the
-contradictions: what is proved and refuted, or failed and certified, which ends it with 1. These
-are defects of one of the two, or one of the disagreements that docs/trust.md lists: the verdicts
-without the change are printed beside them.
+one more or less. Some mutants of each, others with another number as `MUTANTS_SEED`, are checked,
+and given to the kernel. The second command counts the verdicts and prints the contradictions: what
+is proved and refuted, or failed and certified, or ends with an error of Python; these two end it
+with 1. Contradictions are defects of one of the two, or one of the disagreements that docs/trust.md
+lists: the verdicts without the change are printed beside them.
 """
 
 from __future__ import annotations
@@ -214,17 +214,24 @@ class Judge:
 
     def _said(self, program: Program | Mir, arguments: dict[str, Any]) -> tuple[str, str]:
         """The verdicts of the check and of the kernel."""
-        report, strict = self._check(program, **arguments), level(arguments)
+        try:
+            report, strict = self._check(program, **arguments), level(arguments)
+        except TilesimError:
+            raise
+        except Exception as error:  # it is written, and the test goes on
+            return "crash", repr(error)
         if report.verdict not in ("proved", "failed"):
             return report.verdict, ""
         return report.verdict, rechecked(program, (strict,), STEPS)[strict]
 
 
 def contradict(said: Sequence[str]) -> bool:
-    """Whether the check and the kernel cannot both be right."""
+    """Whether the check and the kernel cannot both be right, or one ends with an error."""
     verdict, recheck = said
-    return (verdict == "proved" and recheck.startswith("refuted")) or (
-        verdict == "failed" and recheck == "certified"
+    return (
+        verdict == "crash"
+        or (verdict == "proved" and recheck.startswith("refuted"))
+        or (verdict == "failed" and recheck == "certified")
     )
 
 
@@ -247,19 +254,22 @@ def pytest_runtest_protocol(item: Any) -> Any:
 
 
 def main(folder: str) -> None:
-    """Prints what the rows of a folder say; ends with 1 if a failed program is certified."""
+    """Prints what the rows of a folder say; ends with 1 if one is certified that fails, or a check
+    has ended with an error."""
     counts: Counter[str] = Counter()
     for file in sorted(Path(folder).glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            counts[f"{row['said'][0]}, {row['said'][1].partition(':')[0]}".rstrip(", ")] += 1
+            verdict, recheck = row["said"]
+            recheck = "" if verdict == "crash" else recheck.partition(":")[0]
+            counts[f"{verdict}, {recheck}".rstrip(", ")] += 1
             if contradict(row["said"]):
                 print(f"{row['test']} at {row['level']}: {row['statement'].strip()}")
                 print(f"  {row['change']}: {' but '.join(row['said'])}")
                 print(f"  without the change: {', '.join(row['base'])}")
     for name, count in sorted(counts.items()):
         print(f"{count:>7,} {name}")
-    sys.exit(counts["failed, certified"] > 0)
+    sys.exit(counts["failed, certified"] + counts["crash"] > 0)
 
 
 if __name__ == "__main__":

@@ -88,3 +88,15 @@ def test_a_contradiction_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [row["base"] for row in rows if row.get("change") == "deleted"] == [
         ["proved", "certified"]
     ]
+
+
+def test_an_error_of_python_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Judge(tmp_path)
+    judge.test = "t"
+    program, check = parse(HANDED_OVER), judge._check
+    monkeypatch.setattr(judge, "_check", lambda p: check(p) if p is program else 1 // 0)
+    judge.check(program)
+    (file,) = tmp_path.iterdir()
+    rows = [json.loads(row) for row in file.read_text().splitlines()]
+    assert {row["said"][0] for row in rows} == {"crash"}
+    assert {row["base"][0] for row in rows} == {"proved"}
