@@ -20,7 +20,8 @@ MODULE = (
     ".extern .func (.param .b32 r) vprintf"
     "(.param .b64 f, .param .b64 a);\n.func (.param .b32 r) twice(.param .b32 a)\n{\n"
     ".reg .b32 %r<3>;\nld.param.b32 %r1, [a]; add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2;\n"
-    "ret;\n}\n"
+    "ret;\n}\n.func sets(.param .b64 p)\n{\n"
+    ".reg .b64 %a;\nld.param.b64 %a, [p]; st.u32 [%a], 3; ret;\n}\n"
 )
 ENDS = f"@%p3 ret;\n{INIT}{WAIT}"
 
@@ -210,3 +211,10 @@ def test_addresses_of_variables_are_those_of_their_spaces(wrong: str, right: str
     with pytest.raises(Unsupported) as caught:
         run(f"{OWN}{wrong}{load}{END}")
     assert caught.value.line == START + 1
+
+
+def test_so_are_those_with_which_a_function_is_called() -> None:
+    call = "{ .param .b64 p; st.param.b64 [p], %rdN; call sets, (p); }\nld.local.u32 %r9, [own];"
+    assert run(OWN + call.replace("N", "11") + END).verdict == "proved"
+    with pytest.raises(Unsupported, match=r"for \.local is used for \.generic"):
+        run(OWN + call.replace("N", "10") + END)

@@ -159,9 +159,14 @@ class Constants:
                 found[key] = None if key in found or step.guard is not None else item
         return found
 
-    def _loaded(self, step: Step, register: Register, depth: int) -> Bits | Symbol | None:
-        """What a load from a parameter leaves in one of its registers, if the launch says it, or
-        the call of a function."""
+    def passed(self, step: Step, register: Register) -> Flat | None:
+        """With what a function is called that a load leaves in one of its registers, if one store
+        says it."""
+        part = self._part(step, register)
+        return None if part is None else self._arguments.get(part)
+
+    def _part(self, step: Step, register: Register) -> tuple[str, int, int] | None:
+        """The variable, place and size of what a register gets by a load from a parameter."""
         target, source = step.operands[:2]
         if not isinstance(source, At):
             return None
@@ -171,7 +176,15 @@ class Constants:
         items = target.items if isinstance(target, Items) else (target,)
         nbytes = WIDTH[step.qualifiers[-1]] // 8
         at = place.offset + source.offset + items.index(register) * nbytes
-        argument = self._arguments.get((place.variable.name, at, nbytes))
+        return place.variable.name, at, nbytes
+
+    def _loaded(self, step: Step, register: Register, depth: int) -> Bits | Symbol | None:
+        """What a load from a parameter leaves in one of its registers, if the launch says it, or
+        the call of a function."""
+        part = self._part(step, register)
+        if part is None:
+            return None
+        nbytes, argument = part[2], self._arguments.get(part)
         if argument is not None:
             value = self.value(argument, depth + 1)
             if isinstance(value, Symbol):
@@ -181,7 +194,7 @@ class Constants:
                 return None
             number &= (1 << 8 * nbytes) - 1
         else:
-            found = self._parameter_value(place.variable.name, at, nbytes)
+            found = self._parameter_value(*part)
             if not isinstance(found, Const) or not isinstance(found.value, int):
                 return None
             number = found.value

@@ -86,7 +86,12 @@ def _space_of(low: Lowering, operand: Flat, depth: int = 0) -> str | None:
     if isinstance(operand, Symbol):
         return operand.variable.space if operand.variable.space in _PARTS else None
     step = low.constants.setter(operand)
-    if step is None or depth > _DEEPEST or step.base not in _KEEPING:
+    if step is None or depth > _DEEPEST:
+        return None
+    if step.base == "ld" and isinstance(operand, Register):
+        passed = low.constants.passed(step, operand)
+        return None if passed is None else _space_of(low, passed, depth + 1)
+    if step.base not in _KEEPING:
         return None
     found = (_space_of(low, source, depth + 1) for source in step.operands[1:])
     within = next((space for space in found if space is not None), None)
