@@ -202,10 +202,19 @@ def namespaces() -> dict[str, Namespace]:
     return {name: getattr(builder, name) for name in names}
 
 
+#: of namespaces with instructions of several families
+_PURPOSES = {
+    "griddep": "Programmatic dependent launch (SEMANTICS D.6).",
+    "mem": "Loads, stores, atomics and shuffles per lane, and addresses (SEMANTICS J).",
+}
+
+
 def _purpose(name: str, namespace: Namespace) -> str:
     """What a namespace is for: a generated one has the instructions of a family."""
     if type(namespace) is not defined.base(name):
         return inspect.getdoc(type(namespace)) or ""
+    if name in _PURPOSES:
+        return _PURPOSES[name]
     family = sys.modules[next(defined.calls(name)).op.__module__]
     return (inspect.getdoc(family) or "").partition("\n\n")[0]
 
@@ -231,7 +240,7 @@ def listed(name: str, namespace: Namespace) -> list[Row]:
     """The methods of a namespace: what they are called, and the functions."""
     return [
         (f"k.{name}.{method}", function)
-        for method, function in {**vars(type(namespace)), **defined.methods(name)}.items()
+        for method, function in {**defined.methods(name), **vars(type(namespace))}.items()
         if inspect.isfunction(function) and not method.startswith("_")
     ]
 

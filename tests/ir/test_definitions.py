@@ -89,7 +89,7 @@ def _program(*, mask: int = 0xFFFFFFFF, lanes: int = 32) -> Program:
 def test_it_is_recorded_with_its_line_and_documented(rotate: type[Op]) -> None:
     k: Any = Builder("call", warps=1)
     assert k.spin.rotate.__doc__ == rotate.__doc__
-    with pytest.raises(TypeError, match="missing a required argument: 'value'"):
+    with pytest.raises(TypeError, match=r"spin\.rotate.*missing 1 required .* 'value'"):
         k.spin.rotate(k.var("x"))
     with pytest.raises(AttributeError, match=r"k\.spin has no instruction 'twist'"):
         k.spin.twist()

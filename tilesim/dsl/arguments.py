@@ -230,7 +230,7 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
     Raises:
         InvalidProgram: it names the operand, what it is and what it should be.
     """
-    for name, hint in _fields(type(thing)):
+    for name, hint in fields_of(type(thing)):
         value = getattr(thing, name)
         for expr in expressions_in(value):
             check_size(expr, f"{name} of {what}", loc)
@@ -247,7 +247,7 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
 
 def plain(op: Op) -> Op:
     """``op`` with Python's integers in place of those of NumPy and the like."""
-    given = ((name, getattr(op, name)) for name, hint in _fields(type(op)) if hint in _WHOLE)
+    given = ((name, getattr(op, name)) for name, hint in fields_of(type(op)) if hint in _WHOLE)
     other = {n: v.__index__() for n, v in given if v is not None and not isinstance(v, int)}
     return replace(op, **other) if other else op
 
@@ -255,7 +255,7 @@ def plain(op: Op) -> Op:
 def _check_integers(op: Op) -> None:
     """Refuses 1.5 where integers are: in counts and sizes, in what an integer is set to; and what
     does not fit into it."""
-    operands = {name: getattr(op, name) for name, _ in _fields(type(op))}
+    operands = {name: getattr(op, name) for name, _ in fields_of(type(op))}
     if any(isinstance(operand, Fragment) for operand in operands.values()):
         return  # what is computed with the elements of tiles are numbers
     held = _held(op)
@@ -297,7 +297,7 @@ Fields = tuple[tuple[str, Any], ...]
 _KNOWN: dict[type, Fields] = {}
 
 
-def _fields(cls: type) -> Fields:
+def fields_of(cls: type) -> Fields:
     """Names of the fields of a class and their types."""
     if cls not in _KNOWN:
         hints = get_type_hints(cls).items()

@@ -33,14 +33,13 @@ from tilesim.dsl.arguments import (
     optional_count,
     plain,
 )
-from tilesim.dsl.compute import MemoryOps, WgmmaOps
-from tilesim.dsl.copies import BulkOps, CpAsyncOps, TmaOps
+from tilesim.dsl.copies import TmaOps
 from tilesim.dsl.generated import BuilderMethods
 from tilesim.dsl.loop_state import Iterations
 from tilesim.dsl.mbarrier import MbarrierOps
 from tilesim.dsl.methods import records
 from tilesim.dsl.region import Region, region
-from tilesim.dsl.sync import BarOps, ClusterOps, FenceOps, GriddepOps
+from tilesim.dsl.sync import BarOps, ClusterOps
 from tilesim.dsl.tcgen05 import ClcOps, Tcgen05Ops
 from tilesim.dsl.tile import TileOps
 from tilesim.dsl.warps import NamedBarrier, NamedBarriers, Warps
@@ -166,18 +165,12 @@ class Builder(BuilderMethods):
         owners.add(self)
         self.mbarrier = MbarrierOps(self)
         self.tma = TmaOps(self)
-        self.bulk = BulkOps(self)
-        self.cp_async = CpAsyncOps(self)
         self._barriers = NamedBarriers(self)
         self.bar = BarOps(self, self._barriers)
         self.cluster = ClusterOps(self)
-        self.griddep = GriddepOps(self)
-        self.fence = FenceOps(self)
-        self.wgmma = WgmmaOps(self)
         self.tcgen05 = Tcgen05Ops(self)
         self.clc = ClcOps(self)
         self.tile = TileOps(self)
-        self.mem = MemoryOps(self)
 
     # ------------------------------------------------------------------ launch and declarations
 

@@ -1,4 +1,4 @@
-"""``k.tma``, ``k.bulk``, ``k.cp_async``: asynchronous copies (SEMANTICS B, C)."""
+"""``k.tma``: copies through tensor maps (SEMANTICS B.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilesim.errors import reject
 from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Var, as_expr, named, select, walk
 from tilesim.ir.loc import caller
-from tilesim.ir.ops import bulk, cp_async, tma
+from tilesim.ir.ops import bulk, tma
 from tilesim.ir.tensormap import LoadMode, StoreMode
 
 #: bits of a coordinate
@@ -127,120 +127,3 @@ def _signed(coordinate: Expr) -> Expr:
 
 def _is_unsigned(part: Expr) -> TypeGuard[Var | ScalarParam]:
     return isinstance(part, Var | ScalarParam) and part.dtype in (u32, u64)
-
-
-class BulkOps(Namespace):
-    """Non-tensor bulk copies and the bulk groups of both kinds (SEMANTICS B.3, B.6)."""
-
-    @records(bulk.BulkLoad)
-    def load(
-        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
-    ) -> None:
-        """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
-        self._k.emit(
-            bulk.BulkLoad(
-                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar),
-                multicast=optional(multicast), loc=caller(),
-            )
-        )  # fmt: skip
-
-    @records(bulk.BulkLoadIgnoring)
-    def load_ignoring(
-        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, left: Operand = 0, right: Operand = 0
-    ) -> None:
-        """``cp.async.bulk`` with ``.ignore_oob``: a `BulkLoad` of which up to 15 bytes at either
-        end of ``src`` may lie outside of its tensor (B38); see `BulkLoadIgnoring`.
-        """
-        self._k.emit(
-            bulk.BulkLoadIgnoring(
-                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), left=as_expr(left),
-                right=as_expr(right), loc=caller(),
-            )
-        )  # fmt: skip
-
-    @records(bulk.BulkStore)
-    def store(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
-        """``mask``: which bytes of each 16 are copied (``.cp_mask``)."""
-        self._k.emit(
-            bulk.BulkStore(dst=as_view(dst), src=as_view(src), mask=optional(mask), loc=caller())
-        )
-
-    @records(bulk.BulkReduce)
-    def reduce(self, dst: ViewLike, src: ViewLike, op: bulk.ReduceOp = "add") -> None:
-        """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
-        self._k.emit(bulk.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
-
-    @records(bulk.BulkCopy)
-    def copy(self, dst: ViewLike, src: ViewLike, mbar: MbarLike) -> None:
-        """Own shared memory to a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
-        self._k.emit(
-            bulk.BulkCopy(dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), loc=caller())
-        )
-
-    @records(bulk.BulkReducePeer)
-    def reduce_peer(
-        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, op: bulk.ReduceOp = "add"
-    ) -> None:
-        """Own shared memory combined into a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
-        self._k.emit(
-            bulk.BulkReducePeer(
-                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), op=op, loc=caller()
-            )
-        )
-
-    @records(bulk.BulkPrefetch)
-    def prefetch(self, src: ViewLike) -> None:
-        """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
-        self._k.emit(bulk.BulkPrefetch(src=as_view(src), loc=caller()))
-
-    @records(bulk.BulkCommitGroup)
-    def commit_group(self) -> None:
-        """Closes the executing thread's bulk group; an empty group is complete (B29)."""
-        self._k.emit(bulk.BulkCommitGroup(loc=caller()))
-
-    @records(bulk.BulkWaitGroup)
-    def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
-        """Blocks until at most ``pending`` newest bulk groups of this thread are unfinished
-        (B29); see `BulkWaitGroup`.
-        """
-        self._k.emit(bulk.BulkWaitGroup(pending=pending, read=read, loc=caller()))
-
-
-class CpAsyncOps(Namespace):
-    """Non-bulk cp.async (SEMANTICS section C)."""
-
-    @records(cp_async.CpAsync)
-    def copy(
-        self, dst: ViewLike, src: ViewLike, *, size: int = 16, src_bytes: Operand | None = None
-    ) -> None:
-        """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes
-        (C1); see `CpAsync`.
-        """
-        self._k.emit(
-            cp_async.CpAsync(
-                dst=as_view(dst), src=as_view(src), size=size, src_bytes=optional(src_bytes),
-                loc=caller(),
-            )
-        )  # fmt: skip
-
-    @records(cp_async.CpAsyncCommitGroup)
-    def commit_group(self) -> None:
-        """Closes the executing thread's cp.async group (C4)."""
-        self._k.emit(cp_async.CpAsyncCommitGroup(loc=caller()))
-
-    @records(cp_async.CpAsyncWaitGroup)
-    def wait_group(self, pending: int = 0) -> None:
-        """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
-        self._k.emit(cp_async.CpAsyncWaitGroup(pending=pending, loc=caller()))
-
-    @records(cp_async.CpAsyncWaitAll)
-    def wait_all(self) -> None:
-        """Commits and waits for every cp.async of this thread (C4)."""
-        self._k.emit(cp_async.CpAsyncWaitAll(loc=caller()))
-
-    @records(cp_async.CpAsyncMbarrierArrive)
-    def mbarrier_arrive(self, mbar: MbarLike, *, noinc: bool = False) -> None:
-        """Arrives on ``mbar``, per lane, once the thread's earlier cp.async are complete
-        (C6); see `CpAsyncMbarrierArrive`.
-        """
-        self._k.emit(cp_async.CpAsyncMbarrierArrive(mbar=as_mbar(mbar), noinc=noinc, loc=caller()))

@@ -25,8 +25,8 @@ from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.arith.types import DType
-    from tilesim.dsl.compute import MemoryOps
-    from tilesim.dsl.copies import BulkOps, TmaOps
+    from tilesim.dsl.copies import TmaOps
+    from tilesim.dsl.generated import BulkMethods, MemMethods
     from tilesim.dsl.mbarrier import MbarrierOps
     from tilesim.ir.op import Op
     from tilesim.ir.program import Program
@@ -50,8 +50,8 @@ class Kernel(Protocol):
     lane_id: Special
     cluster_rank: Special
     tma: TmaOps
-    bulk: BulkOps
-    mem: MemoryOps
+    bulk: BulkMethods
+    mem: MemMethods
     mbarrier: MbarrierOps
 
     def emit(self, op: Op) -> None: ...

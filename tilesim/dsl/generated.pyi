@@ -3,9 +3,116 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from tilesim.dsl.methods import Namespace, ViewLike
-from tilesim.ir.declarations import TensorMap
+from tilesim.dsl.methods import MbarLike, Namespace, ViewLike
+from tilesim.ir.declarations import Fragment, TensorMap
 from tilesim.ir.expr import Operand, Var
+
+class BulkMethods(Namespace):
+    def load(
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
+    ) -> None:
+        """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
+
+    def load_ignoring(
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, left: Operand = 0, right: Operand = 0
+    ) -> None:
+        """``cp.async.bulk`` with ``.ignore_oob``: a `BulkLoad` of which up to 15 bytes at either end of
+        ``src`` may lie outside of its tensor (B38).
+
+        ``left`` and ``right`` bytes are not read; what they become in ``dst`` is indeterminate.
+        """
+
+    def copy(self, dst: ViewLike, src: ViewLike, mbar: MbarLike) -> None:
+        """``cp.async.bulk.shared::cluster.shared::cta``: own shared memory to a peer's, completing its
+        bytes on ``mbar`` of that peer (B.2).
+        """
+
+    def reduce_peer(
+        self,
+        dst: ViewLike,
+        src: ViewLike,
+        mbar: MbarLike,
+        op: Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"] = "add",
+    ) -> None:
+        """``cp.reduce.async.bulk.shared::cluster.shared::cta``: combines own shared memory into a
+        peer's, completing its bytes on ``mbar`` of that peer (B.2).
+        """
+
+    def store(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
+        """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group.
+
+        ``mask`` (``.cp_mask``): bit i says whether byte i of each 16 bytes is copied; the others are
+        neither read nor written (B35).
+        """
+
+    def reduce(
+        self,
+        dst: ViewLike,
+        src: ViewLike,
+        op: Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"] = "add",
+    ) -> None:
+        """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
+
+    def prefetch(self, src: ViewLike) -> None:
+        """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
+
+    def commit_group(self) -> None:
+        """Closes the executing thread's bulk group; an empty group is complete (B29)."""
+
+    def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
+        """Blocks until at most ``pending`` newest bulk groups of this thread are unfinished (B29).
+
+        ``read``: only until their sources have been read (B31).
+        """
+
+class ClusterMethods(Namespace):
+    def arrive(
+        self, *, sem: Literal["release", "relaxed"] = "release", aligned: bool = True
+    ) -> None:
+        """``barrier.cluster.arrive``: counts this warp's threads in the current round (D1-D4)."""
+
+    def wait(self, *, aligned: bool = True) -> None:
+        """``barrier.cluster.wait``: blocks until all live threads of the cluster have arrived (D2)."""
+
+    def st_async(self, dst: ViewLike, value: Operand, mbar: MbarLike) -> None:
+        """``st.async``: every active lane stores ``value`` to its 4- or 8-byte element of a peer's
+        shared memory; each completes its bytes on ``mbar`` of that peer (D11, D13).
+        """
+
+    def red_async(
+        self,
+        dst: ViewLike,
+        op: Literal["inc", "dec", "add", "min", "max", "and", "or", "xor"],
+        value: Operand,
+        mbar: MbarLike,
+    ) -> None:
+        """``red.async``: like `StAsync`, but ``op`` combines ``value`` with the element (D12)."""
+
+class CpAsyncMethods(Namespace):
+    def copy(
+        self, dst: ViewLike, src: ViewLike, *, size: int = 16, src_bytes: Operand | None = None
+    ) -> None:
+        """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
+
+        Where an operand differs between the lanes, each lane copies all of the views that it names, and
+        where it is not ``shared_out``, as in PTX, in any case.
+        ``src_bytes``: how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
+        """
+
+    def commit_group(self) -> None:
+        """Closes the executing thread's cp.async group (C4)."""
+
+    def wait_group(self, pending: int = 0) -> None:
+        """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
+
+    def wait_all(self) -> None:
+        """Commits and waits for every cp.async of this thread (C4)."""
+
+    def mbarrier_arrive(self, mbar: MbarLike, *, noinc: bool = False) -> None:
+        """Arrives on ``mbar``, per lane, once the thread's earlier cp.async are complete (C6).
+
+        Without ``noinc`` the pending count is raised first, so the net change is zero.
+        """
 
 class FenceMethods(Namespace):
     def proxy_async(
@@ -42,6 +149,9 @@ class FenceMethods(Namespace):
         is not handed over (H18).
         """
 
+    def mbarrier_init(self) -> None:
+        """Orders this thread's earlier mbarrier.init before a cluster barrier arrive (D6)."""
+
     def proxy_tensormap_release(
         self, scope: Literal["cta", "cluster", "gpu", "sys"] = "gpu"
     ) -> None:
@@ -55,6 +165,13 @@ class FenceMethods(Namespace):
         """``fence.proxy.tensormap::generic.acquire``: copies that it is ordered before use ``map``,
         in global memory, as releases have handed it over that are ordered before it (B14).
         """
+
+class GriddepMethods(Namespace):
+    def wait(self) -> None:
+        """``griddepcontrol.wait``: blocks until the grids this one depends on have completed (D17)."""
+
+    def launch_dependents(self) -> None:
+        """``griddepcontrol.launch_dependents``: dependent grids may start; publishes nothing (D16)."""
 
 class MatrixMethods(Namespace):
     def load(self, results: Sequence[Var], row: ViewLike, *, trans: bool = False) -> None:
@@ -200,6 +317,65 @@ class MatrixMethods(Namespace):
         ``at_b[1]`` those of column g. Sums are rounded once (E24).
         """
 
+class MbarrierMethods(Namespace):
+    def init(self, mbar: MbarLike, count: Operand) -> None:
+        """Starts a barrier at phase 0 with ``count`` expected arrivals (A5)."""
+
+    def inval(self, mbar: MbarLike) -> None:
+        """Ends the lifetime of a barrier so that its bytes can be reused (A6)."""
+
+    def arrive(
+        self,
+        mbar: MbarLike,
+        count: Operand = 1,
+        *,
+        sem: Literal["release", "relaxed"] = "release",
+        scope: Literal["cta", "cluster"] = "cta",
+        token: Var | None = None,
+        no_complete: bool = False,
+    ) -> None:
+        """Counts ``count`` arrivals per active lane (A.4).
+
+        ``token`` receives the phase the arrival belongs to; the sink form (None) is the only one for
+        a remote barrier. ``no_complete`` must not end the phase.
+        """
+
+    def arrive_expect_tx(
+        self,
+        mbar: MbarLike,
+        bytes: Operand,
+        *,
+        sem: Literal["release", "relaxed"] = "release",
+        scope: Literal["cta", "cluster"] = "cta",
+        token: Var | None = None,
+    ) -> None:
+        """``expect_tx(bytes)`` then one arrival, atomically, per active lane (A.4, A15)."""
+
+    def arrive_drop(
+        self,
+        mbar: MbarLike,
+        count: Operand = 1,
+        *,
+        bytes: Operand | None = None,
+        sem: Literal["release", "relaxed"] = "release",
+        scope: Literal["cta", "cluster"] = "cta",
+        token: Var | None = None,
+    ) -> None:
+        """Arrives and leaves: later phases expect ``count`` fewer arrivals (A16)."""
+
+    def expect_tx(
+        self, mbar: MbarLike, bytes: Operand, *, scope: Literal["cta", "cluster"] = "cta"
+    ) -> None:
+        """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
+
+    def complete_tx(
+        self, mbar: MbarLike, bytes: Operand, *, scope: Literal["cta", "cluster"] = "cta"
+    ) -> None:
+        """Lowers the tx-count by ``bytes`` as an asynchronous completion would; moves no data (A.4)."""
+
+    def pending_count(self, result: Var, token: Operand) -> None:
+        """The pending count captured by the token of a ``.noComplete`` arrive (A.4)."""
+
 class MemMethods(Namespace):
     def mapa(self, result: Var, address: Operand, cta: Operand) -> None:
         """``mapa.shared::cluster``: the address in CTA ``cta`` of the cluster that corresponds to the
@@ -280,6 +456,51 @@ class MemMethods(Namespace):
         the vector, and none of the others (H15).
         """
 
+    def load(
+        self,
+        var: Var,
+        src: ViewLike,
+        *,
+        sem: Literal["weak", "relaxed", "acquire"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
+        nc: bool = False,
+    ) -> None:
+        """``ld``: every active lane loads its element of shared or global memory into ``var``.
+
+        ``nc``: through a cache that is not coherent, for what no thread of the grid writes (H25).
+        ``element`` is not said by kernels: which one of how many it is of a vector that acquires (H15).
+        """
+
+    def store(
+        self,
+        dst: ViewLike,
+        value: Operand,
+        *,
+        sem: Literal["weak", "relaxed", "release"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
+    ) -> None:
+        """``st``: every active lane stores ``value`` to its element of shared or global memory.
+
+        ``element`` as for ``ld``, of a vector that releases (H15).
+        """
+
+    def atomic(
+        self,
+        dst: ViewLike,
+        op: Literal["add", "inc", "dec", "min", "max", "and", "or", "xor", "exch", "cas"],
+        value: Operand,
+        *,
+        compare: Operand | None = None,
+        result: Var | None = None,
+        sem: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "gpu",
+    ) -> None:
+        """``atom`` (with ``result``) or ``red`` (without): read-modify-write per active lane.
+
+        ``compare`` is the comparand of ``cas``. ``inc`` counts from 0 up to ``value`` and begins again,
+        ``dec`` down to 0 and begins again at ``value``.
+        """
+
     def store_async(
         self, dst: ViewLike, value: Operand, *, scope: Literal["gpu", "sys"] = "gpu"
     ) -> None:
@@ -294,6 +515,21 @@ class MemMethods(Namespace):
         self, dst: ViewLike, value: Operand, *, scope: Literal["gpu", "sys"] = "gpu"
     ) -> None:
         """``red.async.release``: like ``st.async.release``, but ``value`` is added to the element."""
+
+    def shuffle(
+        self,
+        result: Var,
+        value: Operand,
+        lane: Operand,
+        mode: Literal["idx", "up", "down", "bfly"] = "idx",
+        *,
+        mask: Operand | None = None,
+    ) -> None:
+        """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask).
+
+        The lanes of ``mask`` that have not exited execute it together; it orders nothing in memory
+        (E27). Without a mask it is of the lanes that execute it.
+        """
 
 class MultimemMethods(Namespace):
     def ld_reduce(
@@ -399,6 +635,69 @@ class TensormapMethods(Namespace):
         of the map in which something is.
         """
 
+class TileMethods(Namespace):
+    def fill(self, dst: Fragment, value: Operand) -> None:
+        """Sets every element of a fragment to ``value``."""
+
+    def load(self, dst: Fragment, src: ViewLike) -> None:
+        """Loads a 1-D or 2-D view of shared or global memory into a fragment (generic proxy)."""
+
+    def store(self, dst: ViewLike, src: Fragment, *, column: int | None = None) -> None:
+        """Stores a fragment to a 1-D or 2-D view of shared or global memory (generic proxy).
+
+        ``column``: only as many columns as the view has, from this one on.
+        """
+
+    def map(
+        self,
+        dst: Fragment,
+        op: Literal["neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "relu"],
+        src: Fragment,
+    ) -> None:
+        """``dst = op(src)`` elementwise.
+
+        ``exp2`` of f32 is ``ex2.approx.ftz.f32``: results below the normal numbers are zero.
+        """
+
+    def zip(
+        self,
+        dst: Fragment,
+        op: Literal["add", "sub", "mul", "div", "min", "max"],
+        lhs: Fragment,
+        rhs: Fragment | Operand,
+    ) -> None:
+        """``dst = lhs op rhs`` elementwise.
+
+        ``rhs`` is a fragment of the same shape, one of shape (rows, 1) or (1, columns) that is
+        repeated, or a scalar.
+        """
+
+    def fma(self, dst: Fragment, a: Fragment, b: Fragment | Operand, c: Fragment | Operand) -> None:
+        """``dst = a * b + c`` elementwise, rounded once (PTX fma.rn).
+
+        ``b`` and ``c`` are fragments as the right operand of `TileZip`, or scalars; elements are f32.
+        """
+
+    def tril(self, dst: Fragment, src: Fragment, diagonal: Operand, value: Operand) -> None:
+        """``dst[i, j] = src[i, j]`` where ``j - i <= diagonal``, else ``value``: a causal mask.
+
+        Rows are those of the whole tile, also of a warpgroup fragment.
+        """
+
+    def left(self, dst: Fragment, src: Fragment, columns: Operand, value: Operand) -> None:
+        """``dst[i, j] = src[i, j]`` where ``j < columns``, else ``value``: an edge of the data."""
+
+    def cast(self, dst: Fragment, src: Fragment) -> None:
+        """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""
+
+    def reduce(self, dst: Fragment, op: Literal["sum", "max", "min"], src: Fragment) -> None:
+        """``dst[i, j] = op over n of src[i, j + n * width]``: a row reduction to ``width`` columns.
+
+        ``width`` is the number of columns of ``dst``. With one column it ends in shuffles inside the
+        warp; with a multiple of the columns that a layout repeats after (8 in a warpgroup, 32 in a
+        warp), every thread reduces what it holds.
+        """
+
 class TimeMethods(Namespace):
     def sleep(self, duration: Operand) -> None:
         """``nanosleep``: pauses for about ``duration`` nanoseconds, up to a millisecond.
@@ -483,9 +782,44 @@ class WarpMethods(Namespace):
         A value that depends on it is no ground for a proof: lanes of one warp may meet or not.
         """
 
+class WgmmaMethods(Namespace):
+    def fence(self) -> None:
+        """Orders register accesses before the following mma_async (F3)."""
+
+    def mma_async(
+        self,
+        acc: Fragment,
+        a: ViewLike | Fragment,
+        b: ViewLike,
+        *,
+        accumulate: Operand = 1,
+        a_trans: bool = False,
+        b_trans: bool = False,
+        a_column: int = 0,
+    ) -> None:
+        """``acc (+)= a @ b`` asynchronously, m64nNkK per warpgroup (F1-F9).
+
+        ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
+        or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
+        (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.declarations` says.
+        ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
+        """
+
+    def commit_group(self) -> None:
+        """Closes the warpgroup's wgmma group (F5)."""
+
+    def wait_group(self, pending: int = 0) -> None:
+        """Blocks until at most ``pending`` newest wgmma groups of the warpgroup are unfinished (F5)."""
+
 class BuilderMethods:
+    bulk: BulkMethods
+    cp_async: CpAsyncMethods
+    fence: FenceMethods
+    griddep: GriddepMethods
     matrix: MatrixMethods
+    mem: MemMethods
     multimem: MultimemMethods
     tensormap: TensormapMethods
     time: TimeMethods
     warp: WarpMethods
+    wgmma: WgmmaMethods

@@ -22,9 +22,9 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
+from tilesim.dsl.arguments import fields_of
 from tilesim.errors import reject
 from tilesim.ir.declarations import Fragment, GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import Const, Expr, Operand, as_expr, named
@@ -170,7 +170,7 @@ def _call_of(cls: Any) -> Call | None:
     if not cls.call:
         return None
     parsed = _CALL.match(cls.call)
-    hints = get_type_hints(cls)
+    hints = dict(fields_of(cls))
     common = {f.name for f in dataclasses.fields(Op)}
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init and f.name not in common}
     if parsed is None:
@@ -209,33 +209,47 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def calls(namespace: str) -> Iterator[Call]:
     """The methods of a namespace, in the order in which the instructions are defined."""
-    found = (call_of(cls) for cls in OPS.values())
-    return (call for call in found if call is not None and call.namespace == namespace)
+    found = (call_of(cls) for cls in OPS.values() if _path(cls)[0] == namespace)
+    return (call for call in found if call is not None)
+
+
+def _path(cls: type[Op]) -> tuple[str | None, str]:
+    """The namespace and the name of the method that records an instruction; None without one."""
+    space, _, name = cls.call.partition("(")[0].rpartition(".")
+    return (space if name else None), name
 
 
 def namespaces() -> tuple[str, ...]:
     """The namespaces with generated methods, in the order of their first instruction."""
-    found = (call_of(cls) for cls in OPS.values())
-    return tuple(dict.fromkeys(c.namespace for c in found if c is not None and c.namespace))
+    return tuple(dict.fromkeys(space for space, _ in map(_path, OPS.values()) if space))
 
 
 def method(call: Call) -> Callable[..., None]:
     """The function that records an instruction; ``self`` is a namespace or the builder."""
-    signature, cls = call.signature, call.op
-    convert = {p.name: _converter(p.annotation) for p in call.parameters}
-
-    def record(self: Any, *positional: Any, **keywords: Any) -> None:
-        given = signature.bind(self, *positional, **keywords).arguments
-        operands = {name: convert[name](given[name]) for name in convert if name in given}
-        recorder = self._k if isinstance(self, Namespace) else self
-        recorder.emit(cls(**operands, loc=caller()))
-
-    record.__name__ = call.name
-    record.__qualname__ = f"{call.namespace}.{call.name}"
-    record.__doc__ = inspect.getdoc(cls)
+    known: dict[str, Any] = {"_op": call.op, "_caller": caller}
+    heads, operands, star = ["self"], [], False
+    for p in call.parameters:
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and not star:
+            heads.append("*")
+            star = True
+        known[f"_to_{p.name}"] = _converter(p.annotation)
+        known[f"_else_{p.name}"] = p.default
+        default = "" if p.default is inspect.Parameter.empty else f"=_else_{p.name}"
+        heads.append(p.name + default)
+        operands.append(f"{p.name}=_to_{p.name}({p.name}), ")
+    recorder = "self._k" if call.namespace else "self"
+    source = (
+        f"def {call.name}({', '.join(heads)}):\n"
+        f"    {recorder}.emit(_op({''.join(operands)}loc=_caller()))\n"
+    )
+    exec(compile(source, __file__, "exec"), known)
+    record: Callable[..., None] = known[call.name]
+    record.__qualname__ = f"{call.namespace}.{call.name}".lstrip(".")
+    record.__doc__ = inspect.getdoc(call.op)
+    record.__annotations__ = {p.name: p.annotation for p in call.parameters}
     # what inspect.signature shows of a function
-    vars(record)["__signature__"] = signature
-    return records(cls)(record)
+    vars(record)["__signature__"] = call.signature
+    return records(call.op)(record)
 
 
 #: what is meant as a place in memory where an expression would do, too
@@ -248,27 +262,37 @@ def _converter(hint: Any) -> Callable[[Any], Any]:
         element = _converter(get_args(hint)[0])
         return lambda value: tuple(element(item) for item in value)
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if View in members and Expr in members:
-        return lambda value: as_view(value) if isinstance(value, _PLACES) else as_expr(value)
-    if Fragment in members:
-        return lambda value: value if isinstance(value, Fragment | None) else as_view(value)
-    for kind, convert in ((View, as_view), (Mbar, as_mbar), (Expr, as_expr)):
-        if kind in members:
-            return convert if len(members) == 1 else _unless_none(convert)
-    return lambda value: value
+    kept = tuple(kind for kind in (types.NoneType, Fragment) if kind in members)
+    made = [convert for kind, convert in _MADE.items() if kind in members]
+    convert = made[0] if len(made) == 1 else _place_or_number if made else _same
+    return (lambda value: value if isinstance(value, kept) else convert(value)) if kept else convert
 
 
-def _unless_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
+_MADE: dict[Any, Callable[[Any], Any]] = {View: as_view, Mbar: as_mbar, Expr: as_expr}
+
+
+def _place_or_number(value: Any) -> View | Expr:
+    return as_view(value) if isinstance(value, _PLACES) else as_expr(value)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def methods(namespace: str) -> dict[str, Callable[..., None]]:
     """The methods of a namespace by name, in the order in which the instructions are defined."""
+    names = [name for space, name in map(_path, OPS.values()) if space == namespace]
+    return {name: _made(namespace, name) for name in names}
+
+
+def _made(namespace: str, name: str) -> Any:
+    """A method of a namespace, made when it is first asked for; None if there is none."""
     owner = base(namespace)
-    for call in calls(namespace):
-        if call.name not in vars(owner):
-            setattr(owner, call.name, method(call))
-    return {call.name: vars(owner)[call.name] for call in calls(namespace)}
+    if name not in vars(owner):
+        for cls in OPS.values():
+            if _path(cls) == (namespace, name) and (call := call_of(cls)) is not None:
+                setattr(owner, name, method(call))
+    return vars(owner).get(name)
 
 
 class Defined(Namespace):
@@ -279,8 +303,9 @@ class Defined(Namespace):
     if not TYPE_CHECKING:
 
         def __getattr__(self, attribute: str) -> Callable[..., None]:
-            if attribute not in methods(self.name):
-                raise self._lacks(attribute, methods(self.name))
+            if attribute.startswith("_") or _made(self.name, attribute) is None:
+                own = [name for name, value in vars(type(self)).items() if callable(value)]
+                raise self._lacks(attribute, dict.fromkeys((*methods(self.name), *own)))
             return getattr(self, attribute)
 
 
@@ -290,9 +315,9 @@ class Methods:
     if not TYPE_CHECKING:
 
         def __getattr__(self, attribute: str) -> Any:
-            if attribute in methods(""):
-                return MethodType(methods("")[attribute], self)
-            if not methods(attribute):
+            if (own := _made("", attribute)) is not None:
+                return MethodType(own, self)
+            if attribute not in namespaces():
                 known = {*dir(type(self)), *vars(self), *namespaces(), *methods("")}
                 public = sorted(name for name in known if not name.startswith("_"))
                 raise AttributeError(

@@ -87,6 +87,7 @@ class BulkLoad(_Copying):
     """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
 
     mnemonic = "cp.async.bulk.load"
+    call = "bulk.load(dst, src, mbar, *, multicast)"
     ptx = (
         "cp.async.bulk{dst.space=shared::cluster|shared::cta}{src.space=global}."
         "mbarrier::complete_tx::bytes{.multicast=multicast::cluster} "
@@ -118,6 +119,7 @@ class BulkLoadIgnoring(_Copying):
     """
 
     mnemonic = "cp.async.bulk.load.ignore_oob"
+    call = "bulk.load_ignoring(dst, src, mbar, left, right)"
     ptx = (
         "cp.async.bulk{dst.space=shared::cta}{src.space=global}."
         "mbarrier::complete_tx::bytes.ignore_oob "
@@ -125,8 +127,8 @@ class BulkLoadIgnoring(_Copying):
     )
 
     mbar: Mbar
-    left: Expr
-    right: Expr
+    left: Expr = Const(0)
+    right: Expr = Const(0)
 
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
@@ -172,6 +174,7 @@ class BulkCopy(_ToPeer):
     bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.async.bulk.copy"
+    call = "bulk.copy(dst, src, mbar)"
     ptx = (
         "cp.async.bulk{dst.space=shared::cluster}{src.space=shared::cta}."
         "mbarrier::complete_tx::bytes "
@@ -206,6 +209,7 @@ class BulkReducePeer(_ToPeer):
     peer's, completing its bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk.peer"
+    call = "bulk.reduce_peer(dst, src, mbar, op)"
     ptx = (
         "cp.reduce.async.bulk{dst.space=shared::cluster}{src.space=shared::cta}."
         "mbarrier::complete_tx::bytes.{op}.{dst.reduced} "
@@ -242,6 +246,7 @@ class BulkStore(_ToGlobal):
     """
 
     mnemonic = "cp.async.bulk.store"
+    call = "bulk.store(dst, src, *, mask)"
     ptx = (
         "cp.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group{.mask=cp_mask} "
         "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}{,mask:h};"
@@ -273,6 +278,7 @@ class BulkReduce(_ToGlobal):
     """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk"
+    call = "bulk.reduce(dst, src, op)"
     ptx = (
         "cp.reduce.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group.{op}."
         "{dst.reduced} [{dst:nbytes*}], [{src:nbytes*}], {nbytes:r};"
@@ -298,6 +304,7 @@ class BulkPrefetch(Op):
     """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
 
     mnemonic = "cp.async.bulk.prefetch"
+    call = "bulk.prefetch(src)"
     ptx = "cp.async.bulk.prefetch.L2{src.space=global} [{src:nbytes*b8}], {nbytes:r};"
     engine = "TMA"
     features = frozenset({"tma"})
@@ -323,6 +330,7 @@ class BulkCommitGroup(Op):
     """Closes the executing thread's bulk group; an empty group is complete (B29)."""
 
     mnemonic = "cp.async.bulk.commit_group"
+    call = "bulk.commit_group"
     ptx = "cp.async.bulk.commit_group;"
     features = frozenset({"tma"})
 
@@ -338,6 +346,7 @@ class BulkWaitGroup(Op):
     """
 
     mnemonic = "cp.async.bulk.wait_group"
+    call = "bulk.wait_group(pending, *, read)"
     ptx = "cp.async.bulk.wait_group{.read} {pending};"
     features = frozenset({"tma"})
     sync = True

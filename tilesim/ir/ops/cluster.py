@@ -26,6 +26,7 @@ class ClusterArrive(Op):
     """``barrier.cluster.arrive``: counts this warp's threads in the current round (D1-D4)."""
 
     mnemonic = "barrier.cluster.arrive"
+    call = "cluster.arrive(*, sem, aligned)"
     ptx = "barrier.cluster.arrive{.sem}{.aligned};"
     features = frozenset({"cluster"})
     sync = True
@@ -42,6 +43,7 @@ class ClusterWait(Op):
     """``barrier.cluster.wait``: blocks until all live threads of the cluster have arrived (D2)."""
 
     mnemonic = "barrier.cluster.wait"
+    call = "cluster.wait(*, aligned)"
     ptx = "barrier.cluster.wait{.sem}{.aligned};"
     sem = "acquire"
     features = frozenset({"cluster"})
@@ -68,6 +70,7 @@ class StAsync(Op):
     shared memory; each completes its bytes on ``mbar`` of that peer (D11, D13)."""
 
     mnemonic = "st.async"
+    call = "cluster.st_async(dst, value, mbar)"
     ptx = (
         "st.async{.sem}{dst.space=shared::cluster}.mbarrier::complete_tx::bytes.{dst.type} "
         "[{dst}], {value:dst}, [{mbar}];"
@@ -98,6 +101,7 @@ class RedAsync(Op):
     """``red.async``: like `StAsync`, but ``op`` combines ``value`` with the element (D12)."""
 
     mnemonic = "red.async"
+    call = "cluster.red_async(dst, op, value, mbar)"
     ptx = (
         "red.async.relaxed.cluster{dst.space=shared::cluster}.mbarrier::complete_tx::bytes.{op}."
         "{dst.reduced} [{dst}], {value:dst}, [{mbar}];"
@@ -130,6 +134,7 @@ class GriddepWait(Op):
     """``griddepcontrol.wait``: blocks until the grids this one depends on have completed (D17)."""
 
     mnemonic = "griddepcontrol.wait"
+    call = "griddep.wait"
     ptx = "griddepcontrol.wait;"
     features = frozenset({"cluster"})
     sync = True
@@ -143,5 +148,6 @@ class GriddepLaunchDependents(Op):
     """``griddepcontrol.launch_dependents``: dependent grids may start; publishes nothing (D16)."""
 
     mnemonic = "griddepcontrol.launch_dependents"
+    call = "griddep.launch_dependents"
     ptx = "griddepcontrol.launch_dependents;"
     features = frozenset({"cluster"})

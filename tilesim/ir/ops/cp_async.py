@@ -22,6 +22,7 @@ class CpAsync(Op):
     """
 
     mnemonic = "cp.async"
+    call = "cp_async.copy(dst, src, *, size, src_bytes)"
     ptx = (
         "cp.async.{cache}{dst.space=shared::cta}{src.space=global} "
         "[{dst:size*b8}], [{src:size*b8}], {size}{,src_bytes:r};"
@@ -65,6 +66,7 @@ class CpAsyncCommitGroup(Op):
     """Closes the executing thread's cp.async group (C4)."""
 
     mnemonic = "cp.async.commit_group"
+    call = "cp_async.commit_group"
     ptx = "cp.async.commit_group;"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -76,6 +78,7 @@ class CpAsyncWaitGroup(Op):
     """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
 
     mnemonic = "cp.async.wait_group"
+    call = "cp_async.wait_group(pending)"
     ptx = "cp.async.wait_group {pending};"
     sync = True
 
@@ -94,6 +97,7 @@ class CpAsyncWaitAll(Op):
     """Commits and waits for every cp.async of this thread (C4)."""
 
     mnemonic = "cp.async.wait_all"
+    call = "cp_async.wait_all"
     ptx = "cp.async.wait_all;"
     sync = True
 
@@ -109,6 +113,7 @@ class CpAsyncMbarrierArrive(Op):
     """
 
     mnemonic = "cp.async.mbarrier.arrive"
+    call = "cp_async.mbarrier_arrive(mbar, *, noinc)"
     ptx = "cp.async.mbarrier.arrive{.noinc}{mbar.space}.b64 [{mbar}];"
     engine = "cp.async"
     features = frozenset({"mbarrier"})

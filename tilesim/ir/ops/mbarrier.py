@@ -42,6 +42,7 @@ class MbarrierInit(Op):
     """Starts a barrier at phase 0 with ``count`` expected arrivals (A5)."""
 
     mnemonic = "mbarrier.init"
+    call = "mbarrier.init(mbar, count)"
     ptx = "mbarrier.init{mbar.space}.b64 [{mbar}], {count:r};"
     features = frozenset({"mbarrier"})
     sync = True
@@ -63,6 +64,7 @@ class MbarrierInval(Op):
     """Ends the lifetime of a barrier so that its bytes can be reused (A6)."""
 
     mnemonic = "mbarrier.inval"
+    call = "mbarrier.inval(mbar)"
     ptx = "mbarrier.inval{mbar.space}.b64 [{mbar}];"
     features = frozenset({"mbarrier"})
     sync = True
@@ -86,6 +88,7 @@ class MbarrierArrive(Op):
     """
 
     mnemonic = "mbarrier.arrive"
+    call = "mbarrier.arrive(mbar, count, *, sem, scope, token, no_complete)"
     ptx = (
         "mbarrier.arrive{.no_complete=noComplete}{.sem}{.scope}{mbar.space}.b64 "
         "{token:l}, [{mbar}]{,count:r};"
@@ -121,6 +124,7 @@ class MbarrierArriveExpectTx(Op):
     """``expect_tx(bytes)`` then one arrival, atomically, per active lane (A.4, A15)."""
 
     mnemonic = "mbarrier.arrive.expect_tx"
+    call = "mbarrier.arrive_expect_tx(mbar, bytes, *, sem, scope, token)"
     ptx = "mbarrier.arrive.expect_tx{.sem}{.scope}{mbar.space}.b64 {token:l}, [{mbar}], {bytes:r};"
     features = frozenset({"mbarrier"})
     sync = True
@@ -146,6 +150,7 @@ class MbarrierArriveDrop(Op):
     """Arrives and leaves: later phases expect ``count`` fewer arrivals (A16)."""
 
     mnemonic = "mbarrier.arrive_drop"
+    call = "mbarrier.arrive_drop(mbar, count, *, bytes, sem, scope, token)"
     ptx = (
         "mbarrier.arrive_drop{.bytes=expect_tx}{.sem}{.scope}{mbar.space}.b64 "
         "{token:l}, [{mbar}]{,bytes:r}{,count:r};"
@@ -197,6 +202,7 @@ class MbarrierExpectTx(_CountsBytes):
     """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
 
     mnemonic = "mbarrier.expect_tx"
+    call = "mbarrier.expect_tx(mbar, bytes, *, scope)"
     ptx = "mbarrier.expect_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -208,6 +214,7 @@ class MbarrierCompleteTx(_CountsBytes):
     """Lowers the tx-count by ``bytes`` as an asynchronous completion would; moves no data (A.4)."""
 
     mnemonic = "mbarrier.complete_tx"
+    call = "mbarrier.complete_tx(mbar, bytes, *, scope)"
     ptx = "mbarrier.complete_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -304,6 +311,7 @@ class MbarrierPendingCount(Op):
     """The pending count captured by the token of a ``.noComplete`` arrive (A.4)."""
 
     mnemonic = "mbarrier.pending_count"
+    call = "mbarrier.pending_count(result, token)"
     ptx = "mbarrier.pending_count.b64 {result:r}, {token:l};"
     features = frozenset({"mbarrier"})
 
@@ -320,6 +328,7 @@ class FenceMbarrierInit(Op):
     """Orders this thread's earlier mbarrier.init before a cluster barrier arrive (D6)."""
 
     mnemonic = "fence.mbarrier_init"
+    call = "fence.mbarrier_init"
     ptx = "fence.mbarrier_init.release.cluster;"
     fault = "mbarrier_init fence dropped"
     features = frozenset({"mbarrier"})

@@ -77,6 +77,7 @@ class Load(Op):
     """
 
     mnemonic = "ld"
+    call = "mem.load(var, src, *, sem, scope, nc)"
     ptx = "ld{.sem}{.scope}{src.space}{.nc}.{src.type} {var}, [{src}];"
     synonyms = MappingProxyType({
         "ld.volatile": "ld.relaxed.sys", "ld.mmio.relaxed.sys": "ld.relaxed.sys",
@@ -117,6 +118,7 @@ class Store(Op):
     """
 
     mnemonic = "st"
+    call = "mem.store(dst, value, *, sem, scope)"
     ptx = "st{.sem}{.scope}{dst.space}.{dst.type} [{dst}], {value};"
     synonyms = MappingProxyType({
         "st.volatile": "st.relaxed.sys", "st.mmio.relaxed.sys": "st.relaxed.sys",
@@ -157,6 +159,7 @@ class Atomic(Op):
     """
 
     mnemonic = "atom"
+    call = "mem.atomic(dst, op, value, *, compare, result, sem, scope)"
     ptx = "atom{.sem}{.scope}{dst.space}.{op}.{dst.reduced} {result}, [{dst}]{,compare}, {value};"
     also = ("red{.sem}{.scope}{dst.space}.{op}.{dst.reduced} [{dst}], {value};",)
     hints = frozenset({"noftz"})
@@ -268,11 +271,12 @@ class Shuffle(Op):
     """
 
     mnemonic = "shfl.sync"
+    call = "mem.shuffle(result, value, lane, mode, *, mask)"
     data = frozenset({"value"})
 
     result: Var
     value: Expr
-    mode: Literal["idx", "up", "down", "bfly"]
+    mode: Literal["idx", "up", "down", "bfly"] = "idx"
     lane: Expr
     mask: Expr | None = None
 

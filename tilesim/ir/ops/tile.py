@@ -69,6 +69,7 @@ class TileFill(Op):
     """Sets every element of a fragment to ``value``."""
 
     mnemonic = "tile.fill"
+    call = "tile.fill(dst, value)"
     data = frozenset({"value"})
 
     dst: Fragment
@@ -89,6 +90,7 @@ class TileLoad(Op):
     """Loads a 1-D or 2-D view of shared or global memory into a fragment (generic proxy)."""
 
     mnemonic = "tile.load"
+    call = "tile.load(dst, src)"
     cycles = 60
 
     dst: Fragment
@@ -109,6 +111,7 @@ class TileStore(Op):
     """
 
     mnemonic = "tile.store"
+    call = "tile.store(dst, src, *, column)"
     cycles = 40
 
     dst: View
@@ -144,6 +147,7 @@ class TileMap(Op):
     """
 
     mnemonic = "tile.map"
+    call = "tile.map(dst, op, src)"
     cycles = 40
 
     dst: Fragment
@@ -172,6 +176,7 @@ class TileZip(Op):
     """
 
     mnemonic = "tile.zip"
+    call = "tile.zip(dst, op, lhs, rhs)"
     cycles = 20
 
     dst: Fragment
@@ -203,6 +208,7 @@ class TileFma(Op):
     """
 
     mnemonic = "tile.fma"
+    call = "tile.fma(dst, a, b, c)"
 
     dst: Fragment
     a: Fragment
@@ -238,6 +244,7 @@ class TileTril(Op):
     """
 
     mnemonic = "tile.tril"
+    call = "tile.tril(dst, src, diagonal, value)"
 
     dst: Fragment
     src: Fragment
@@ -268,6 +275,7 @@ class TileLeft(Op):
     """``dst[i, j] = src[i, j]`` where ``j < columns``, else ``value``: an edge of the data."""
 
     mnemonic = "tile.left"
+    call = "tile.left(dst, src, columns, value)"
 
     dst: Fragment
     src: Fragment
@@ -296,6 +304,7 @@ class TileCast(Op):
     """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""
 
     mnemonic = "tile.cast"
+    call = "tile.cast(dst, src)"
     cycles = 20
 
     dst: Fragment
@@ -324,6 +333,7 @@ class TileReduce(Op):
     """
 
     mnemonic = "tile.reduce"
+    call = "tile.reduce(dst, op, src)"
     cycles = 60
 
     dst: Fragment

@@ -50,6 +50,7 @@ class WgmmaFence(Op):
     """Orders register accesses before the following mma_async (F3)."""
 
     mnemonic = "wgmma.fence"
+    call = "wgmma.fence"
     ptx = "wgmma.fence.sync.aligned;"
     fault = "wgmma fence dropped"
     features = frozenset({"wgmma"})
@@ -69,6 +70,7 @@ class WgmmaMmaAsync(Op):
     """
 
     mnemonic = "wgmma.mma_async"
+    call = "wgmma.mma_async(acc, a, b, *, accumulate, a_trans, b_trans, a_column)"
     features = frozenset({"wgmma"})
 
     acc: Fragment
@@ -172,6 +174,7 @@ class WgmmaCommitGroup(Op):
     """Closes the warpgroup's wgmma group (F5)."""
 
     mnemonic = "wgmma.commit_group"
+    call = "wgmma.commit_group"
     ptx = "wgmma.commit_group.sync.aligned;"
     features = frozenset({"wgmma"})
 
@@ -184,6 +187,7 @@ class WgmmaWaitGroup(Op):
     """Blocks until at most ``pending`` newest wgmma groups of the warpgroup are unfinished (F5)."""
 
     mnemonic = "wgmma.wait_group"
+    call = "wgmma.wait_group(pending)"
     ptx = "wgmma.wait_group.sync.aligned {pending};"
     features = frozenset({"wgmma"})
 
