@@ -13,17 +13,11 @@ at `ptx` has to be right there, too. ``--regions``: data decides about some of t
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import partial
-from itertools import islice
-from typing import NoReturn, TypeVar
 
 import click
 
+from tests.campaign import Judge, Judged, command
 from tests.kernel import small_regions
 from tests.sim.code_lanes import IllFormed
 from tests.sim.comparison import explore
@@ -35,14 +29,21 @@ from tilesim.errors import InvalidProgram
 from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
+from tilesim.proof.rules import Answer
 from tilesim.transforms.lower import lower
 
-T = TypeVar("T")
+
+def compared(answer: Answer, truth: str) -> Judged:
+    """What the kernel says of a program beside what is so; it must not certify what is "wrong"."""
+    if answer.verdict == "not covered":
+        return Judged(f"not covered: {kind(answer.what)}")
+    wrong = answer.verdict == "certified" and truth == "wrong"
+    return Judged(f"{answer.verdict}, {truth}", "it must not be" if wrong else "")
 
 
-def judged(number: int, strict: Strict, regions: bool = False) -> tuple[int, str, str, str]:
-    """(number, family, what the kernel says at a level, what the reference says) of a program;
-    ``regions``: of one with regions that data decides."""
+def judged(number: int, strict: Strict, regions: bool = False) -> Judged:
+    """What the kernel says at a level, and what the reference says, of a program; ``regions``: of
+    one with regions that data decides."""
     some = small_regions.FAMILIES if regions else FAMILIES
     family, choose = some[number % len(some)], random.Random(number).randrange
     try:
@@ -54,81 +55,21 @@ def judged(number: int, strict: Strict, regions: bool = False) -> tuple[int, str
         program = small_regions.translated(small) if regions else translate(small)
         verify(program)
         answer = certify(lower(program), strict=strict, assumed=("loops-end",))
+        if answer.verdict == "not covered":
+            return compared(answer, "")
+        return compared(answer, "right" if all(explore(one).clean for one in every) else "wrong")
     except (IllFormed, InvalidProgram):
-        return number, family, "refused", ""
-    if answer.verdict == "not covered":
-        return number, family, answer.verdict, kind(answer.what)
-    try:
-        truth = "right" if all(explore(one).clean for one in every) else "wrong"
+        return Judged("refused")
     except TooLarge:
-        truth = "too large"
-    except IllFormed:
-        return number, family, "refused", ""
-    return number, family, answer.verdict, truth
+        return Judged(f"{answer.verdict}, too large")
 
 
-def each(
-    judge: Callable[[int], T], cases: int, seed: int, jobs: int, seconds: float
-) -> Iterator[T]:
-    """What ``judge`` says of the programs of so many numbers from a seed on, in any order. It is
-    called in ``jobs`` processes; behind so many seconds for no more of them."""
-    end = time.monotonic() + seconds
-    numbers = iter(range(seed, seed + cases))
-    with ProcessPoolExecutor(jobs) as pool:
-        left = {pool.submit(judge, n) for n in islice(numbers, 4 * jobs)}
-        while left:
-            done, left = wait(left, return_when=FIRST_COMPLETED)
-            if time.monotonic() < end:
-                left |= {pool.submit(judge, n) for n in islice(numbers, len(done))}
-            yield from (f.result() for f in done)
-
-
-def tallied(judge: Callable[[int], str], seed: int, seconds: float) -> NoReturn:
-    """Prints how often ``judge`` says what of programs from a seed on, within so many seconds; ends
-    with 1 if it says "certified, wrong" of one, and prints that one's number."""
-    tally: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        said = judge(seed)
-        tally[said] += 1
-        if said == "certified, wrong":
-            print(f"CERTIFIED AND WRONG: {seed}", flush=True)
-        seed += 1
-    for said, n in tally.most_common():
-        print(f"{n:6} {said}")
-    sys.exit(bool(tally["certified, wrong"]))
-
-
-def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: the options of a command that calls `each`."""
-    for option in (
-        click.option("--seconds", default=1e9, help="Begin no more programs after so long."),
-        click.option("--jobs", default=2, show_default=True, help="Processes."),
-        click.option("--seed", default=1, show_default=True, help="The first program's number."),
-        click.option("--cases", default=500, show_default=True, help="Programs."),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command()
-@options
+@command
 @click.option("--strict", type=click.Choice(["practice", "ptx"]), default="practice")
 @click.option("--regions", is_flag=True, help="Data decides about some accesses.")
-def main(cases: int, seed: int, jobs: int, seconds: float, strict: Strict, regions: bool) -> None:
-    """Compares what the kernel says of random programs with an exhaustive reference."""
-    tally: Counter[tuple[str, str]] = Counter()
-    wrong = []
-    judge = partial(judged, strict=strict, regions=regions)
-    for number, family, verdict, truth in each(judge, cases, seed, jobs, seconds):
-        tally[verdict, truth] += 1
-        if verdict == "certified" and truth == "wrong":
-            wrong.append(number)
-            print(f"CERTIFIED AND WRONG: {number} of {family}", flush=True)
-    for (verdict, truth), n in tally.most_common():
-        print(f"{n:7} {verdict:12} {truth}")
-    print(f"{tally.total()} programs from {seed} on, certified and wrong: {wrong or 'none'}")
-    sys.exit(bool(wrong))
+def main(strict: Strict, regions: bool) -> Judge:
+    """Compare what the kernel says of random programs with an exhaustive reference."""
+    return partial(judged, strict=strict, regions=regions)
 
 
 if __name__ == "__main__":

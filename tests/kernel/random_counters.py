@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import random
 
-import click
-
-from tests.kernel.campaign import tallied
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
 from tests.sim.counting import DATA, WORDS, Meet, Model, TooLarge, Warps, emit, sample, translate
-from tests.verdicts.row import kind
 from tilesim import Builder, all_of
 from tilesim.arith.types import s32
 from tilesim.ir.program import Program, Strict
@@ -45,29 +43,25 @@ def apart(threads: Warps, *, ctas: bool) -> Program:
     return k.finish()
 
 
-def judged(seed: int) -> str:
+def judged(number: int) -> Judged:
     """What the kernel says of a program, at one of the two levels, and whether it is right."""
-    threads = sample(random.Random(seed))
-    threads = threads if seed % 3 == 1 else without_barriers(threads)
-    program = translate(threads) if seed % 3 == 1 else apart(threads, ctas=seed % 3 == 2)
-    strict: Strict = "ptx" if seed % 2 else "practice"
+    threads = sample(random.Random(number))
+    threads = threads if number % 3 == 1 else without_barriers(threads)
+    program = translate(threads) if number % 3 == 1 else apart(threads, ctas=number % 3 == 2)
+    strict: Strict = "ptx" if number % 2 else "practice"
     answer = certify(
         lower(program), strict=strict, assumed=("zero-state",), together=program.ctas > 1
     )
     try:
-        truth = "wrong" if Model(threads).failures(_LARGEST) else "right"
+        return compared(answer, "wrong" if Model(threads).failures(_LARGEST) else "right")
     except TooLarge:
-        truth = "too large"
-    why = f": {kind(answer.what)}" if answer.verdict == "not covered" else ""
-    return f"{answer.verdict}, {truth}{why}"
+        return compared(answer, "too large")
 
 
-@click.command()
-@click.option("--seconds", default=60.0, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def main(seconds: float, seed: int) -> None:
-    """Compares what is certified with all interleavings of the model."""
-    tallied(judged, seed, seconds)
+@command
+def main() -> Judge:
+    """Compare what is certified with all interleavings of the model."""
+    return judged
 
 
 if __name__ == "__main__":

@@ -5,20 +5,19 @@ altered at random: what the kernel certifies, no check finds to fail.
 
 In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
 or change places. What is still a program goes through the kernel, at one of both levels and with
-the certificate that is made for it, and what it covers through `check`. A seed draws the same
-programs each time, as many as there is time for. The command ends with 1 if a check says `failed`
-of one that is certified, or if the kernel or a check ends with an error of its own; these are
-printed, and those that are proved and refuted, and ``--keep`` writes them as ``.mir`` files.
+the certificate that is made for it, and what it covers through `check`. The command ends with 1 if
+a check says `failed` of one that is certified, or if the kernel or a check ends with an error of
+its own; these are printed, and those that are proved and refuted, and ``--keep`` writes them as
+``.mir`` files.
 """
 
 from __future__ import annotations
 
 import random
 import re
-import sys
 import time
-from collections import Counter
 from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.campaign import Judge, Judged, command
 from tests.kernel.pairs import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import STRICTNESS, Rejected
@@ -65,6 +65,7 @@ STRICTER = (
 )
 
 
+@cache
 def sources() -> list[Source]:
     """Programs to alter: those of the litmus table that are not refused, and the right twins of the
     pairs by which the kernel's rules are tested."""
@@ -131,28 +132,26 @@ def judged(text: str, strict: Strict, inputs: Mapping[str, NDArray[Any]]) -> str
     return f"{said}: {answer.rule}: {answer.what}" if said == DISAGREE else said
 
 
-@click.command()
-@click.option("--seconds", default=300.0, show_default=True)
-@click.option("--seed", default=1, show_default=True)
+def edited(number: int, keep: Path | None) -> Judged:
+    """Alters a program, and compares; what is to be looked at is kept in a folder, if there is."""
+    draw = random.Random(number)
+    source, strict = draw.choice(sources()), draw.choice(STRICTNESS)
+    text = altered(source.text, draw)
+    said = judged(text, strict, source.inputs)
+    short = said.partition(":")[0]
+    wrong, disagree = short.isupper(), said.startswith(DISAGREE)
+    if keep is not None and (wrong or disagree):
+        keep.mkdir(parents=True, exist_ok=True)
+        (keep / f"{number}-{strict}.mir").write_text(text)
+    at = f"{strict}: {said}"
+    return Judged(short, at if wrong else "", at if disagree else "")
+
+
+@command
 @click.option("--keep", type=click.Path(path_type=Path), help="Where programs are written to.")
-def main(seconds: float, seed: int, keep: Path | None) -> None:
-    """Compares what the kernel certifies with what a check says."""
-    draw, end = random.Random(seed), time.monotonic() + seconds
-    found = sources()
-    tally: Counter[str] = Counter()
-    while time.monotonic() < end:
-        source, strict = draw.choice(found), draw.choice(STRICTNESS)
-        text = altered(source.text, draw)
-        said = judged(text, strict, source.inputs)
-        tally[said.partition(":")[0]] += 1
-        if said[:2].isupper() or said.startswith(DISAGREE):
-            print(f"{tally.total()}, {strict}: {said}", flush=True)
-            if keep is not None:
-                keep.mkdir(parents=True, exist_ok=True)
-                (keep / f"{seed}-{tally.total()}-{strict}.mir").write_text(text)
-    for said, n in tally.most_common():
-        print(f"{n:7} {said}")
-    sys.exit(any(said.isupper() for said in tally))
+def main(keep: Path | None) -> Judge:
+    """Compare what the kernel certifies with what a check says."""
+    return partial(edited, keep=keep)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,12 @@ choice.
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-import click
-
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
 from tests.litmus.notation import begin, global_words, words
 from tilesim import Builder
 from tilesim.ir import effects as fx
@@ -137,25 +134,17 @@ def each_certified(mir: Mir, draw: random.Random, choices: int = CHOICES) -> boo
     return True
 
 
-@click.command()
-@click.option("--seconds", default=60.0, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def main(seconds: float, seed: int) -> None:
-    """Compares what is certified at once with what is certified for each choice."""
-    tally: Counter[tuple[str, bool]] = Counter()
-    wrong, end = [], time.monotonic() + seconds
-    while time.monotonic() < end:
-        seed += 1
-        mir = Program(seed).mir()
-        verdict: str = certify(mir, strict="ptx").verdict
-        right = each_certified(mir, random.Random(seed))
-        tally[verdict, right] += 1
-        if verdict == "certified" and not right:
-            wrong.append(seed)
-            print(f"CERTIFIED, AND ONE CHOICE IS NOT: {seed}", flush=True)
-    for (verdict, right), n in sorted(tally.items()):
-        print(f"{n:6} {verdict:12} {'each choice is certified' if right else 'one is not'}")
-    sys.exit(bool(wrong))
+def judged(number: int) -> Judged:
+    """What the kernel says of a program at once, and of each choice."""
+    mir = Program(number).mir()
+    right = each_certified(mir, random.Random(number))
+    return compared(certify(mir, strict="ptx"), "right" if right else "wrong")
+
+
+@command
+def main() -> Judge:
+    """Compare what is certified at once with what is certified for each choice."""
+    return judged
 
 
 if __name__ == "__main__":

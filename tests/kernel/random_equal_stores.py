@@ -11,16 +11,12 @@ is wrong. The command ends with 1 if one of these is certified.
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
-from tests.verdicts.row import kind
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
 from tilesim import Builder, pred, u32
 from tilesim.ir.expr import Const, Expr, Var, as_expr
 from tilesim.ir.ops.compute import Data, Exchange
@@ -188,41 +184,19 @@ def drawn(choose: random.Random) -> Drawn:
     return Drawn(tuple(steps), 1 + choose.randrange(2), 1 + choose.randrange(2), to)
 
 
-def judged(number: int) -> tuple[str, str]:
+def judged(number: int) -> Judged:
     """What the kernel says of a program, and whether its stores are equal."""
     choose = random.Random(number)
     one = drawn(choose)
-    classes = [range(one.clusters)]
-    said = certify(lower(one.built().finish()), classes)
+    answer = certify(lower(one.built().finish()), [range(one.clusters)])
     equal = all(one.equal(choose) for _ in range(TRIES))
-    what = f"{said.verdict} {kind(said.what)}".rstrip()
-    return what, "right" if equal else "wrong"
+    return compared(answer, "right" if equal else "wrong")
 
 
-def found(cases: int, seed: int, seconds: float) -> Iterator[tuple[int, str, str]]:
-    """What is said of so many programs, as far as the time goes."""
-    end = time.monotonic() + seconds
-    for number in range(seed, seed + cases):
-        if time.monotonic() < end:
-            yield (number, *judged(number))
-
-
-@click.command()
-@click.option("--cases", default=500, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--seconds", default=1e9, help="Stop after so long.")
-def main(cases: int, seed: int, seconds: float) -> None:
-    """Compares what the kernel says of stores to one place with what they leave."""
-    tally: Counter[tuple[str, str]] = Counter()
-    wrong = []
-    for number, said, truth in found(cases, seed, seconds):
-        tally[said, truth] += 1
-        if said == "certified" and truth == "wrong":
-            wrong.append(number)
-    for (said, truth), n in tally.most_common():
-        print(f"{n:7} {truth:6} {said}")
-    print(f"{tally.total()} programs from {seed} on, certified and wrong: {wrong or 'none'}")
-    sys.exit(bool(wrong))
+@command
+def main() -> Judge:
+    """Compare what the kernel says of stores to one place with what they leave."""
+    return judged
 
 
 if __name__ == "__main__":

@@ -11,14 +11,10 @@ a program that is certified is wrong there.
 from __future__ import annotations
 
 import random
-import sys
-from collections import Counter
 from dataclasses import replace
-from typing import NamedTuple
 
-import click
-
-from tests.kernel.campaign import each, options
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
 from tests.sim import steps as s
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import Choose
@@ -27,24 +23,10 @@ from tests.sim.reference import TooLarge
 from tests.sim.reference_grid import explore
 from tests.sim.small_grid import translate_grid
 from tests.sim.steps import Small, Step
-from tests.verdicts.row import kind
 from tilesim.errors import InvalidProgram
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 from tilesim.transforms.lower import lower
-
-
-class Row(NamedTuple):
-    """A program, what the kernel says of it, and what the reference says."""
-
-    number: int
-    verdict: str
-    truth: str
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it is certified and must not be."""
-        return self.verdict == "certified" and self.truth == "wrong"
 
 
 def sample(choose: Choose) -> Small:
@@ -68,36 +50,26 @@ def sample(choose: Choose) -> Small:
     return replace(one, clusters=clusters, warps=one.warps * clusters)
 
 
-def judged(number: int) -> Row:
+def judged(number: int) -> Judged:
     """What is said of one program."""
     try:
         small = sample(random.Random(number).randrange)
         program = translate_grid(small)
         verify(program)
         answer = certify(lower(program))
+        if answer.verdict == "not covered":
+            return compared(answer, "")
+        return compared(answer, "right" if explore(small).clean else "wrong")
     except (IllFormed, InvalidProgram):
-        return Row(number, "refused", "")
-    if answer.verdict == "not covered":
-        return Row(number, answer.verdict, kind(answer.what))
-    try:
-        return Row(number, answer.verdict, "right" if explore(small).clean else "wrong")
+        return Judged("refused")
     except TooLarge:
-        return Row(number, answer.verdict, "too large")
-    except IllFormed:
-        return Row(number, "refused", "")
+        return Judged(f"{answer.verdict}, too large")
 
 
-@click.command()
-@options
-def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
-    """Compares what the kernel says of random programs with an exhaustive reference."""
-    rows = list(each(judged, cases, seed, jobs, seconds))
-    tally = Counter((row.verdict, row.truth) for row in rows)
-    for (verdict, truth), n in tally.most_common():
-        print(f"{n:7} {verdict:12} {truth}")
-    wrong = sorted(row.number for row in rows if row.wrong)
-    print(f"{len(rows)} programs from {seed} on, certified and wrong: {wrong or 'none'}")
-    sys.exit(bool(wrong))
+@command
+def main() -> Judge:
+    """Compare what the kernel says of random programs with an exhaustive reference."""
+    return judged
 
 
 if __name__ == "__main__":

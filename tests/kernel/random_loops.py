@@ -11,14 +11,9 @@ claims.
 from __future__ import annotations
 
 import random
-import sys
-from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
-import click
-
-from tests.kernel.campaign import each, options
+from tests.campaign import Judge, Judged, command
 from tests.kernel.changed_iterations import changed_iterations
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
@@ -38,19 +33,8 @@ _KINDS: tuple[Callable[..., Program], ...] = (rings, rings, pipeline, clusters, 
 _PERIODS = (1, 2, 2, 3, 4, 4, 6)
 
 
-class Row(NamedTuple):
-    """A program, what the kernel says of all of it, and how many of the claims it believes; the
-    claims that it must not believe."""
-
-    number: int
-    whole: str
-    proposed: int
-    believed: int
-    wrong: tuple[str, ...]
-
-
-def judged(number: int) -> Row:
-    """What comes of one program."""
+def judged(number: int) -> Judged:
+    """What the kernel says of a whole program; of what it refutes it must believe no claim."""
     draw = random.Random(number)
     kind = _KINDS[number % len(_KINDS)]
     value = draw.randrange(8, 16 if kind is changed_iterations else 60)
@@ -60,11 +44,11 @@ def judged(number: int) -> Row:
         verify(program)
         mir = lower(program)
     except (TilesimError, ValueError, AssertionError):
-        return Row(number, "refused", 0, 0, ())
+        return Judged("refused")
     whole = certify(mir)
     some, left_out = proposed(mir)
     if some is None or left_out is None:
-        return Row(number, whole.verdict, 0, 0, ())
+        return Judged(whole.verdict)
     claims = [left_out]
     for _ in range(CLAIMS):
         period = draw.randrange(1, 13)
@@ -79,25 +63,18 @@ def judged(number: int) -> Row:
         f"{claim}: {answer}" for claim, answer in zip(claims, answers, strict=True)
         if answer.verdict == "certified" and whole.verdict == "refuted"
     ]  # fmt: skip
-    believed = sum(answer.verdict == "certified" for answer in answers[1:])
-    same = any(left_out) and answers[0].verdict == whole.verdict
-    return Row(number, whole.verdict, same, believed, tuple(wrong))
+    amounts = {
+        "as said of all, with what is proposed left out":
+            int(any(left_out) and answers[0].verdict == whole.verdict),
+        "drawn claims believed": sum(answer.verdict == "certified" for answer in answers[1:]),
+    }  # fmt: skip
+    return Judged(whole.verdict, "\n".join(wrong), "", amounts)
 
 
-@click.command()
-@options
-def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
-    """Compares runs that leave repetitions out with whole ones."""
-    rows = []
-    for row in each(judged, cases, seed, jobs, seconds):
-        rows.append(row)
-        for wrong in row.wrong:
-            print(f"program {row.number}: {row.whole}, but {wrong}", flush=True)
-    for whole, number in Counter(row.whole for row in rows).most_common():
-        some = [row for row in rows if row.whole == whole]
-        print(f"{number:6} {whole}: {sum(r.proposed for r in some)} as said with what is proposed "
-              f"left out, {sum(r.believed for r in some)} drawn claims believed")  # fmt: skip
-    sys.exit(any(row.wrong for row in rows))
+@command
+def main() -> Judge:
+    """Compare runs that leave repetitions out with whole ones."""
+    return judged
 
 
 if __name__ == "__main__":

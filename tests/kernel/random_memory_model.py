@@ -12,61 +12,41 @@ execution by the axioms.
 from __future__ import annotations
 
 import random
-from typing import Literal
+from functools import partial
 
 import click
 
-from tests.kernel.campaign import tallied
-from tests.sim import weak_barriers, weak_campaign
-from tests.sim.weak_reference import Reference
-from tests.sim.weak_shapes import Shape, translate
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
+from tests.sim.weak_campaign import Kind, shape_of, wrong_by_axioms
+from tests.sim.weak_shapes import translate
 from tilesim.errors import InvalidProgram
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 from tilesim.transforms.lower import lower
 
-Kind = Literal["threads", "lanes", "barriers"]
-#: executions of a program that are enumerated at most
-_LARGEST = 30_000
 
-
-def judged(seed: int, kind: Kind) -> str:
+def judged(number: int, kind: Kind) -> Judged:
     """What the kernel says of a program, at one of the two levels; of one that it certifies, also
     whether it is right, if that is known."""
-    rng = random.Random(seed)
-    draw = {"threads": weak_campaign.sample, "lanes": weak_campaign.lanes,
-            "barriers": weak_barriers.barriers}[kind]  # fmt: skip
-    shape = draw(rng)
+    shape = shape_of(random.Random(number), kind)
     try:
         program = translate(shape)
         verify(program)
-        answer = certify(lower(program), strict="ptx" if seed % 2 else "practice")
+        answer = certify(lower(program), strict="ptx" if number % 2 else "practice")
     except InvalidProgram:
-        return "rejected"
+        return Judged("rejected")
     if shape.grid or answer.verdict != "certified":
-        return answer.verdict
-    wrong = _wrong(shape, kind)
-    return (
-        "certified, too large" if wrong is None else f"certified, {'wrong' if wrong else 'right'}"
-    )
+        return Judged(answer.verdict)
+    wrong = wrong_by_axioms(shape, kind)
+    return compared(answer, "too large" if wrong is None else "wrong" if wrong else "right")
 
 
-def _wrong(shape: Shape, kind: Kind) -> bool | None:
-    if kind != "barriers":
-        return Reference(shape).wrong() if weak_campaign.small(shape) else None
-    size = sum(map(weak_campaign.candidates, weak_barriers.references(shape)))
-    if size > _LARGEST or weak_barriers.overfull(shape):
-        return None
-    return weak_barriers.wrong(shape)
-
-
-@click.command()
+@command
 @click.option("--kind", type=click.Choice(["threads", "lanes", "barriers"]), default="barriers")
-@click.option("--seconds", default=60.0, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def main(kind: Kind, seconds: float, seed: int) -> None:
-    """Compares what is certified with all executions by the axioms."""
-    tallied(lambda number: judged(number, kind), seed, seconds)
+def main(kind: Kind) -> Judge:
+    """Compare what is certified with all executions by the axioms."""
+    return partial(judged, kind=kind)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,10 @@ next ones, and those beside the constants that decide something.
 from __future__ import annotations
 
 import random
-import sys
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import click
-
-from tests.kernel.campaign import each, options
+from tests.campaign import Judge, Judged, command
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_places import places
@@ -39,19 +35,8 @@ _PERIODS, _MOST = (1, 2, 3, 4, 4, 6, 8, 12), (3, 30, 800, 50_000)
 _CLAIMS, _LARGEST = 6, 900
 
 
-class Row(NamedTuple):
-    """A program, how many claims were believed and drawn ones among them, of how many values they
-    were compared, and what is wrong."""
-
-    number: int
-    believed: int
-    drawn: int
-    compared: int
-    wrong: tuple[str, ...]
-
-
-def judged(number: int) -> Row:
-    """What comes of one program."""
+def judged(number: int) -> Judged:
+    """Whether the kernel believes claims about a program, and of which values they are wrong."""
     draw = random.Random(number)
     kind = _KINDS[number % len(_KINDS)]
     others = {"m": draw.randrange(1, 5)} if kind in (clusters, places) else {}
@@ -66,7 +51,7 @@ def judged(number: int) -> Row:
         of_all = family((mir, second, end), most)
         found = for_others(program, first, period, most, Proof())
     except (TilesimError, ValueError, AssertionError, NotCovered):
-        return Row(number, 0, 0, 0, ())
+        return Judged("no claim is believed")
     claims: list[Any] = [] if found is None else [(found.classes, found.repetitions)]
     classes, _ = proposed(mir)
     for _ in range(_CLAIMS):
@@ -83,7 +68,7 @@ def judged(number: int) -> Row:
     believed = [n for n, (cl, rs) in enumerate(claims)
                 if certify(mir, cl, rs, of_all=of_all).verdict == "certified"]  # fmt: skip
     if not believed:
-        return Row(number, 0, 0, 0, ())
+        return Judged("no claim is believed")
     wrong, compared = [], 0
     marks = {m + by for m in made.marks for by in (-1, 0, 1, 2)}
     steps = {1, 2, 3, 5, 8, draw.randrange(1, 60), most, *((m - first) // period for m in marks)}
@@ -100,32 +85,18 @@ def judged(number: int) -> Row:
                 f"{[claims[n] for n in believed]} of {first} + {period} k, k <= {most}; "
                 f"but k = {k}: {answer}"
             )
-    return Row(
-        number,
-        len(believed),
-        len([n for n in believed if n or found is None]),
-        compared,
-        tuple(wrong),
-    )
+    amounts = {
+        "claims believed": len(believed),
+        "drawn ones among them": len([n for n in believed if n or found is None]),
+        "values compared": compared,
+    }
+    return Judged("some claim is believed", "\n".join(wrong), "", amounts)
 
 
-@click.command()
-@options
-def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
-    """Compares what is certified for all values with what is certified for some."""
-    tally: Counter[str] = Counter()
-    for row in each(judged, cases, seed, jobs, seconds):
-        tally["programs"] += 1
-        tally["of which some claim is believed"] += row.believed > 0
-        tally["claims believed"] += row.believed
-        tally["drawn ones among them"] += row.drawn
-        tally["values compared"] += row.compared
-        tally["wrong"] += bool(row.wrong)
-        for wrong in row.wrong:
-            print(f"program {row.number}: {wrong}", flush=True)
-    for what, count in tally.items():
-        print(f"{count:6} {what}")
-    sys.exit(bool(tally["wrong"]))
+@command
+def main() -> Judge:
+    """Compare what is certified for all values with what is certified for some."""
+    return judged
 
 
 if __name__ == "__main__":

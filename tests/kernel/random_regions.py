@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-import time
-from collections import Counter
+from functools import partial
 
 import click
 import numpy as np
 
+from tests.campaign import Judge, Judged, command
+from tests.kernel.campaign import compared
 from tests.ptx.data_campaign import SETUP, _Kernel, contents, verdict
 from tests.ptx.test_check import program
-from tests.verdicts.row import kind
 from tilesim.ir.mir import Mir
 from tilesim.proof.check import certify
 from tilesim.ptx.launch import Contents, Pointer
@@ -73,46 +72,31 @@ def machine_form(text: str) -> Mir:
     return program(text, params=params, values=values, warps=2, by=plain)
 
 
-def judged(seed: int, words: int) -> tuple[str, str]:
+def judged(number: int, words: int) -> Judged:
     """What the kernel says, and, if that is wrong, with which words."""
-    text = body(seed)
+    text = body(number)
     mir = machine_form(text)
     answer = certify(mir, assumed=ASSUMED)
     if answer.verdict != "certified":
-        return f"{answer.verdict}: {kind(answer.what)}" if answer.what else answer.verdict, ""
-    every = [*contents(seed, words)]
+        return compared(answer, "not compared")
+    every = [*contents(number, words)]
     for some in every:
         held = {"a": np.array([*some, some[0]], np.uint32).tobytes()}
         known = certify(mir, inputs=held, assumed=ASSUMED)
         if known.verdict != "certified" and known.rule != "trap":
-            return "certified", f"with {some}: {known}"
-    some = every[seed % len(every)]
+            return Judged("certified", f"with {some}: {known}")
+    some = every[number % len(every)]
     found = verdict(text, some)
     if found.verdict == "failed" and found.rules != {"trap"}:
-        return "certified", f"with {some}: {found.findings[0].message}"
-    return "certified", ""
+        return Judged("certified", f"with {some}: {found.findings[0].message}")
+    return Judged("certified")
 
 
-@click.command()
-@click.option("--cases", default=200, show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@command
 @click.option("--words", default=4, show_default=True, help="Random words of a kernel.")
-@click.option("--seconds", default=1e9, help="Stop after so long.")
-def main(cases: int, seed: int, words: int, seconds: float) -> None:
-    """Compares what is certified without data with what is so with some."""
-    end, seen, wrong = time.monotonic() + seconds, Counter[str](), 0
-    for number in range(seed, seed + cases):
-        if time.monotonic() > end:
-            break
-        said, why = judged(number, words)
-        seen[said[:100]] += 1
-        if why:
-            wrong += 1
-            print(f"CERTIFIED AND WRONG: {number} {why}", flush=True)
-    for said, n in seen.most_common(40):
-        print(f"{n:7} {said}")
-    print(f"{seen.total()} kernels from {seed} on, certified and wrong: {wrong}")
-    sys.exit(bool(wrong))
+def main(words: int) -> Judge:
+    """Compare what is certified without data with what is so with some."""
+    return partial(judged, words=words)
 
 
 if __name__ == "__main__":

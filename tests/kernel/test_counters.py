@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.campaign import tally
 from tests.kernel.random_counters import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
 from tilesim.checker import check
@@ -24,9 +25,9 @@ W, R = Touch(0, write=True), Touch(0, write=False)
 
 
 def test_what_is_certified_is_right() -> None:
-    said = [judged(seed) for seed in SEEDS]
-    assert "certified, wrong" not in said
-    assert said.count("certified, right") >= 25
+    found = tally(judged, SEEDS)
+    assert not found.wrong
+    assert found.said["certified, right"] >= 25
 
 
 def test_a_fence_behind_an_addition_hands_on_nothing_by_it() -> None:

@@ -226,8 +226,7 @@ def _own(function: Any, context: type) -> set[str]:
 
 @pytest.mark.parametrize("number", [0, 2, 4, 9, 14])
 def test_random_programs_are_certified_with_repetitions_only_if_they_are_whole(number: int) -> None:
-    row = judged(number)
-    assert not row.wrong
+    assert not judged(number).wrong
 
 
 @ts.kernel(warps=1)

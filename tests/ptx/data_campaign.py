@@ -10,11 +10,12 @@ whatever they are: with words that are given, nothing may fail.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
+from tests.campaign import Judge, Judged, command
 from tests.ptx.test_check import report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Contents, Pointer
@@ -189,35 +190,28 @@ def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
         yield tuple(oracle.choice(few) for _ in range(_THREADS))
 
 
-def contradicts(seed: int, times: int, ctas: int = 1) -> tuple[str, str]:
+def judged(number: int, times: int, ctas: int = 1) -> Judged:
     """The verdict where nobody knows the words; what fails although that is `proved`."""
-    body = kernel(seed)
+    body = kernel(number)
     found = verdict(body, ctas=ctas)
+    wrong = ""
     if found.verdict == "failed":
-        every = (verdict(body, words, ctas=ctas) for words in contents(seed, times))
-        right = all(one.verdict == "proved" for one in every)
-        return "failed", f"seed {seed}: fails, and is proved of all words" if right else ""
-    for words in contents(seed, times) if found.verdict == "proved" else ():
+        every = (verdict(body, words, ctas=ctas) for words in contents(number, times))
+        wrong = "proved of all words" if all(one.verdict == "proved" for one in every) else ""
+    for words in contents(number, times) if found.verdict == "proved" else ():
         given = verdict(body, words, ctas=ctas)
         if given.verdict == "failed":
-            return "proved", f"seed {seed}: proved, and with {words}: {given.findings[0].message}"
-    return found.verdict, ""
+            wrong = f"with {words}: {given.findings[0].message}"
+            break
+    return Judged(found.verdict, wrong)
 
 
-@click.command(help=__doc__)
-@click.option("--cases", default=200, show_default=True)
-@click.option("--seed", default=0, show_default=True)
-@click.option("--times", default=4, show_default=True, help="random words per kernel")
+@command
+@click.option("--times", default=4, show_default=True, help="Random words of a kernel.")
 @click.option("--ctas", default=1, show_default=True)
-def main(cases: int, seed: int, times: int, ctas: int) -> None:
-    """Prints what came out, and every contradiction."""
-    seen: Counter[str] = Counter()
-    for number in range(seed, seed + cases):
-        found, wrong = contradicts(number, times, ctas)
-        seen[found] += 1
-        if wrong:
-            click.echo(wrong)
-    click.echo(", ".join(f"{count} {name}" for name, count in sorted(seen.items())))
+def main(times: int, ctas: int) -> Judge:
+    """Compare what is said of kernels whose words nobody knows with kernels of given words."""
+    return partial(judged, times=times, ctas=ctas)
 
 
 if __name__ == "__main__":

@@ -5,165 +5,69 @@ of all: a third are programs of lanes. The reference follows all of its executio
 `check`, made from one run, and for one in ``--full`` cases also with exploration, must not
 contradict it. A contradiction is shrunk and printed, with the execution that shows who is right.
 
-The programs follow from the seeds alone (which mean others when the generator changes). With
-``--save`` finished blocks are kept in a file, and the same command goes on where it was
-interrupted, or stopped by ``--minutes``. The campaign of a release, within ten minutes on 16 cores:
+The programs follow from the seeds alone (which mean others when the generator changes). The
+campaign of a release, within ten minutes on 16 cores:
 
-    python -m tests.sim.campaign --cases 200000 --seed 30000000 --full 5 --jobs 16 --save FILE
+    python -m tests.sim.campaign --cases 200000 --seed 30000000 --full 5 --jobs 16
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+import random
+from functools import partial
 
-from tests.sim.comparison import Tally, compare, table
-from tests.sim.generate import FAMILIES
+import click
+
+from tests.campaign import Judge, Judged, command
+from tests.sim.comparison import LIMIT, describe, explore, goes_on, opinion
+from tests.sim.generate import FAMILIES, MIXTURE, sample
+from tests.sim.reference import TooLarge
 from tests.sim.steps import Family
 
-#: seeds that a process takes at a time
-_BLOCK = 250
-#: blocks that are handed out ahead, per process
-_AHEAD = 2
 
+def judged(number: int, every: int = 8, family: Family | None = None) -> Judged:
+    """Compares on a program; of one of ``every`` so many `check` explores the executions, too.
 
-@dataclass(frozen=True)
-class _Comparison:
-    """`compare` with its options, for another process."""
-
-    every: int
-    family: Family | None
-
-    def __call__(self, seeds: range) -> tuple[int, Tally]:
-        """The first seed, and what came out."""
-        return seeds.start, compare(seeds, every=self.every, family=self.family)
-
-
-class _Saved:
-    """Finished blocks, one per line of a file: what was asked for, the first seed, the tally."""
-
-    def __init__(self, path: Path | None, options: argparse.Namespace) -> None:
-        self._path = path
-        self._asked = f"{options.family or 'all'} {options.full} {_BLOCK}"
-
-    def load(self) -> dict[int, Tally]:
-        """The blocks of the same campaign; a line that was cut off is left out."""
-        found: dict[int, Tally] = {}
-        if self._path is None or not self._path.exists():
-            return found
-        for line in self._path.read_text().splitlines():
-            try:
-                block = json.loads(line)
-            except ValueError:
-                continue
-            if block["asked"] == self._asked:
-                seen = Counter({tuple(key): count for key, count in block["seen"]})
-                found[block["start"]] = Tally(
-                    seen, block["contradictions"], block["other_rules"], block["uncertified"],
-                    block["states"], block.get("later", 0), block.get("summed", 0),
-                )  # fmt: skip
-        return found
-
-    def add(self, start: int, tally: Tally) -> None:
-        """Keeps a finished block."""
-        if self._path is None:
-            return
-        block = {
-            "asked": self._asked, "start": start, "seen": list(tally.seen.items()),
-            "contradictions": tally.contradictions, "other_rules": tally.other_rules,
-            "uncertified": tally.uncertified, "states": tally.states, "later": tally.later,
-            "summed": tally.summed,
-        }  # fmt: skip
-        with self._path.open("a") as file:
-            file.write(json.dumps(block) + "\n")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs a campaign; 1 if anything was contradicted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.sim.campaign", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--family", choices=FAMILIES, help="kind of steps (default: all)")
-    parser.add_argument("--full", type=int, default=8, help="explore every n-th (0: none)")
-    parser.add_argument("--minutes", type=float, help="begin no more blocks after this long")
-    parser.add_argument("--save", type=Path, help="file to keep finished blocks in, and go on from")
-    options = parser.parse_args(arguments)
-    tally = Tally()
+    What is said is the kind of the program, what `check` says and what the reference does.
+    ``summed``: it is correct by the text alone (`tests.sim.comparison.Opinion`). A failure by
+    another rule than the reference finds is to be looked at, unless that rule is broken as well.
+    """
+    which = family or MIXTURE[number % len(MIXTURE)]
+    one_line, full = number % 4 == 0, every > 0 and number // len(MIXTURE) % every == 0
+    kind, small = sample(random.Random(number).randrange, which)
+    opined = opinion(small, one_line=one_line, full=full)
+    verdict = opined.verdict
     try:
-        _run(tally, options)
-    except KeyboardInterrupt:
-        print("interrupted; so far:", file=sys.stderr)
-    print("\n".join(table(tally)))
-    proved, correct = tally.certified()
-    print(f"correct programs proved or exhausted: {proved:,} of {correct:,}")
-    for reason, example in tally.uncertified.items():
-        print(f"  not proved ({reason}): seed {example}")
-    print(
-        f"{tally.cases:,} programs; states of the reference: {tally.states:,}; failures by a rule "
-        f"broken after another: {tally.later}; by another rule: {len(tally.other_rules)}; "
-        f"contradictions: {len(tally.contradictions)}"
-    )
-    return 1 if tally.contradictions else 0
+        truth = explore(small, LIMIT, until=opined.rules[0] if verdict == "failed" else "")
+    except TooLarge:
+        return Judged(f"{kind}, {verdict}, too large")
+    said = f"{kind}, {verdict}, {'clean' if truth.clean else 'wrong'}"
+    states = {"states of the reference": truth.states}
+    wrong = opined.disagrees(truth)
+    if kind == "correct" and not truth.clean and not wrong:
+        wrong = "the pipeline is not correct"
+    if wrong == "wrong rule" and goes_on(small, opined.rules[0]):
+        return Judged(f"{said}, by a rule that is broken after another one", amounts=states)
+    if wrong:
+        text = describe(small, wrong, one_line=one_line, full=full)
+        if wrong == "wrong rule":
+            return Judged(f"{said}, by another rule", note=text, amounts=states)
+        return Judged(said, text, amounts=states)
+    if kind == "correct" and opined.summed:
+        said = f"{said}, summed"
+    elif kind == "correct" and verdict not in ("proved", "exhausted"):
+        reason = (*opined.reasons, *opined.rules, verdict)[0].split(" (")[0]
+        said = f"{said}: {which}: {reason}"
+    return Judged(said, amounts=states)
 
 
-def _run(tally: Tally, options: argparse.Namespace) -> None:
-    """Adds the blocks as they come, with progress; contradictions are printed at once."""
-    saved = _Saved(options.save, options)
-    before = saved.load()
-    end = options.seed + options.cases
-    blocks = [range(start, min(start + _BLOCK, end)) for start in range(options.seed, end, _BLOCK)]
-    for block in blocks:
-        if block.start in before:
-            tally.add(before[block.start])
-    todo = [block for block in blocks if block.start not in before]
-    start, cases = time.monotonic(), 0
-    until = start + 60 * options.minutes if options.minutes else float("inf")
-    for first, part in _parts(todo, options, until):
-        saved.add(first, part)
-        tally.add(part)
-        cases += part.cases
-        took = time.monotonic() - start
-        for text in (*part.contradictions, *part.other_rules):
-            print(text, file=sys.stderr)
-        print(
-            f"{tally.cases:,} programs, {took:.0f} s, {cases / took:.1f} per second, "
-            f"{len(tally.contradictions)} contradictions",
-            file=sys.stderr,
-        )
-
-
-def _parts(
-    blocks: list[range], options: argparse.Namespace, until: float
-) -> Iterator[tuple[int, Tally]]:
-    """The blocks, in their order; none is begun after ``until``."""
-    one = _Comparison(options.full, options.family)
-    if options.jobs <= 1:
-        for block in blocks:
-            if time.monotonic() > until:
-                return
-            yield one(block)
-        return
-    with ProcessPoolExecutor(options.jobs) as pool:
-        ahead = options.jobs * _AHEAD
-        running = [pool.submit(one, block) for block in blocks[:ahead]]
-        left = iter(blocks[ahead:])
-        while running:
-            yield running.pop(0).result()
-            if time.monotonic() < until:
-                running += [pool.submit(one, block) for block in islice(left, 1)]
+@command
+@click.option("--family", type=click.Choice(FAMILIES), help="Kind of steps. [default: all]")
+@click.option("--full", default=8, show_default=True, help="Explore one of so many (0: none).")
+def main(family: Family | None, full: int) -> Judge:
+    """Compare `check` with the reference on random programs."""
+    return partial(judged, every=full, family=family)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import count
 
 from tests.sim import laggards, reference, reference_grid, reference_lanes
 from tests.sim.code_lanes import IllFormed
-from tests.sim.generate import MIXTURE, sample
 from tests.sim.model import DATA
 from tests.sim.reference import TooLarge, Verdict
 from tests.sim.small import shrink, translate
-from tests.sim.steps import Family, Small
+from tests.sim.steps import Small
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
@@ -169,92 +165,3 @@ def written(value: object) -> str:
             named = "" if place == len(said) else f"{part.name}="
             said.append(named + written(inside))
     return f"{type(value).__name__}({', '.join(said)})"
-
-
-@dataclass
-class Tally:
-    """What came out: pairs of verdicts per kind of program; contradictions, shrunk; failures that
-    are there but not by the rule that is named; what was not proved; ``later`` counts failures by a
-    rule that is broken after another one is, ``summed`` what is correct by the text alone."""
-
-    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    contradictions: list[str] = field(default_factory=list)
-    other_rules: list[str] = field(default_factory=list)
-    uncertified: dict[str, str] = field(default_factory=dict)
-    states: int = 0
-    later: int = 0
-    summed: int = 0
-
-    def add(self, other: Tally) -> None:
-        """Joins another tally."""
-        self.seen.update(other.seen)
-        self.contradictions += other.contradictions
-        self.other_rules += other.other_rules
-        self.uncertified |= other.uncertified
-        self.states += other.states
-        self.summed += other.summed
-        self.later += other.later
-
-    @property
-    def cases(self) -> int:
-        """Programs compared, too large ones included."""
-        return self.seen.total()
-
-    def certified(self) -> tuple[int, int]:
-        """Correct pipelines proved by one run, or exhausted, and all of them; not those that are
-        correct by the text alone."""
-        pairs = {k: n for k, n in self.seen.items() if k[0] == "correct"}
-        right = sum(n for k, n in pairs.items() if k[1] in ("proved", "exhausted"))
-        return right, sum(pairs.values()) - self.summed
-
-
-def compare(seeds: Iterable[int], *, every: int = 8, family: Family | None = "mbarriers") -> Tally:
-    """Compares on one program per seed; every ``every``-th is also explored by `check`.
-
-    ``family``: None for all in turn.
-    """
-    tally = Tally()
-    for seed in seeds:
-        which = family or MIXTURE[seed % len(MIXTURE)]
-        one_line, full = seed % 4 == 0, every > 0 and seed // len(MIXTURE) % every == 0
-        try:
-            _compare_one(tally, seed, which, one_line=one_line, full=full)
-        except Exception as error:
-            tally.contradictions.append(f"seed {seed} ({which}): the comparison fails: {error!r}")
-    return tally
-
-
-def _compare_one(tally: Tally, seed: int, family: Family, *, one_line: bool, full: bool) -> None:
-    """Adds what comes out for one program."""
-    kind, small = sample(random.Random(seed).randrange, family)
-    said = opinion(small, one_line=one_line, full=full)
-    until = said.rules[0] if said.verdict == "failed" else ""
-    try:
-        truth = explore(small, LIMIT, until=until)
-    except TooLarge:
-        tally.seen[kind, said.verdict, "too large"] += 1
-        return
-    tally.states += truth.states
-    tally.seen[kind, said.verdict, "clean" if truth.clean else "wrong"] += 1
-    tally.summed += kind == "correct" and said.summed
-    wrong = said.disagrees(truth) or (
-        "" if kind != "correct" or truth.clean else "the pipeline is not correct"
-    )
-    if wrong == "wrong rule" and goes_on(small, said.rules[0]):
-        tally.later += 1
-    elif wrong:
-        texts = tally.other_rules if wrong == "wrong rule" else tally.contradictions
-        texts.append(f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}")
-    elif kind == "correct" and said.verdict not in ("proved", "exhausted") and not said.summed:
-        reason = (*said.reasons, *said.rules, said.verdict)[0].split(" (")[0]
-        tally.uncertified.setdefault(f"{small.family}: {reason}", f"{seed}: {written(small)}")
-
-
-def table(tally: Tally) -> Iterator[str]:
-    """The verdicts of `check` (rows) against those of the reference (columns), per kind."""
-    truths = ("clean", "wrong", "too large")
-    for kind in ("correct", "mutated", "random"):
-        yield f"{kind:10}" + "".join(f"{t:>12}" for t in truths)
-        for verdict in sorted({v for k, v, _ in tally.seen if k == kind}):
-            counts = (tally.seen[kind, verdict, t] for t in truths)
-            yield f"  {verdict:8}" + "".join(f"{n:12,}" for n in counts)

@@ -16,20 +16,14 @@ decide something in it, and at random. Of one that fails, the value that is said
 
 from __future__ import annotations
 
-import gc
-import os
 import random
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 import click
 
+from tests.campaign import Judge, Judged, command
 from tests.sim.emitted_programs import EmittedProgram
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
@@ -66,18 +60,6 @@ _MIXED = (
 _FIXED = (1, 2, 3, 5, 8)
 
 
-@dataclass(frozen=True)
-class Case:
-    """What came of one program: what was said, and what is wrong about it; how many values were
-    checked one by one, and the CPU seconds that all of it took."""
-
-    number: int
-    said: str
-    wrong: str = ""
-    checked: int = 0
-    seconds: float = 0
-
-
 class _Values:
     """Checks of single values of the parameter ``name``; the other one is ``fixed``, if any."""
 
@@ -109,27 +91,24 @@ class _Values:
         return next((v for v in values if self.verdict(v) not in ("proved", "refused")), None)
 
 
-def case(
+def judged(
     number: int, kind: str | None = None, most: int = VALUES, instructions: int = INSTRUCTIONS
-) -> Case:
+) -> Judged:
     """Compares what is said of all values of a random program with checks of each up to ``most``;
     without a kind, the program's number decides."""
-    start = time.process_time()
     kind = kind or _MIXED[number % len(_MIXED)]
+    name, fixed = "n", dict[str, int]()
     if kind in _PTX:
-        said, wrong, checked = _compared(_PTX[kind](number), "n", {}, most, instructions)
-        said = f"{kind}: {said}"
+        program: Build = _PTX[kind](number)
     elif kind in _ONE:
         program = RandomProgram(number, _ONE[kind])
-        said, wrong, checked = _compared(program, "n", {}, most, instructions)
     else:
         swapped = kind == "clusters" and number // 8 % 4 == 0
         name, other = ("m", "n") if swapped else ("n", "m")
         fixed = {other: _FIXED[number // 32 % len(_FIXED)]}
         program = RandomProgram(number, _TWO[kind])
-        said, wrong, checked = _compared(program, name, fixed, most, instructions)
-        said = f"{kind}: {said}"
-    return Case(number, said, wrong, checked, time.process_time() - start)
+    said, wrong, checked = _compared(program, name, fixed, most, instructions)
+    return Judged(f"{kind}: {said}", wrong, "", {"values checked one by one": checked})
 
 
 def _compared(
@@ -168,67 +147,7 @@ def _kind(text: str) -> str:
     return " ".join("N" if any(c.isdigit() for c in word) else word for word in text.split())[:60]
 
 
-class Tally:
-    """What has come of programs so far."""
-
-    def __init__(self) -> None:
-        self.said: Counter[str] = Counter()
-        self.wrong: list[Case] = []
-        self.checked = 0
-        self.seconds = 0.0
-
-    def add(self, found: Case) -> None:
-        """One more."""
-        self.said[found.said] += 1
-        self.checked += found.checked
-        self.seconds += found.seconds
-        if found.wrong:
-            self.wrong.append(found)
-            click.echo(f"case {found.number}: said {found.said}, but {found.wrong}")
-        if not self.said.total() % 250:
-            click.echo(str(self))
-
-    def __str__(self) -> str:
-        wrong = [c.number for c in self.wrong] or "none"
-        return (
-            f"{self.said.total()} programs, {self.checked} values checked one by one, "
-            f"{self.seconds:.0f} CPU s; wrong: {wrong}"
-        )
-
-
-def campaign(
-    cases: int,
-    seed: int,
-    seconds: float = 1e9,
-    jobs: int = 1,
-    kind: str | None = None,
-    most: int = VALUES,
-    instructions: int = INSTRUCTIONS,
-) -> Tally:
-    """So many programs, for so long: how often what was said, and what was wrong."""
-    tally = Tally()
-    end = time.monotonic() + seconds
-    numbers = iter(range(seed, seed + cases))
-    pool = ProcessPoolExecutor(jobs, initializer=gc.freeze)
-    judge = partial(case, kind=kind, most=most, instructions=instructions)
-    left = {pool.submit(judge, number) for number in islice(numbers, 2 * jobs)}
-    while left and time.monotonic() < end:
-        done, left = wait(left, end - time.monotonic(), FIRST_COMPLETED)
-        left |= {pool.submit(judge, number) for number in islice(numbers, len(done))}
-        for future in done:
-            tally.add(future.result())
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for worker in workers:
-        worker.terminate()
-    return tally
-
-
-@click.command()
-@click.option("--cases", default=200, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--seconds", default=1e9, help="Stop after so long.")
-@click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
+@command
 @click.option(
     "--kind", type=click.Choice([*_ONE, *_TWO, *_PTX]), help="All programs are of this one."
 )
@@ -236,15 +155,9 @@ def campaign(
 @click.option(
     "--instructions", default=INSTRUCTIONS, show_default=True, help="Of all runs of one proof."
 )
-def main(
-    cases: int, seed: int, seconds: float, jobs: int, kind: str | None, values: int,
-    instructions: int,
-) -> None:  # fmt: skip
+def main(kind: str | None, values: int, instructions: int) -> Judge:
     """Compare what is said of all values with checks of each."""
-    tally = campaign(cases, seed, seconds, jobs, kind, values, instructions)
-    for what, number in tally.said.most_common():
-        click.echo(f"{number:7}  {what}")
-    click.echo(str(tally))
+    return partial(judged, kind=kind, most=values, instructions=instructions)
 
 
 if __name__ == "__main__":

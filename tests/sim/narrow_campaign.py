@@ -9,23 +9,20 @@ find nothing. A failure must have a rule that fits.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+import click
+
+from tests.campaign import Judge, Judged, command
 from tests.sim import absent_lanes, noncoherent_programs
 from tilesim import Program
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
+from tilesim.ir.program import Strict
 
-#: seeds that a process takes at a time
-_BLOCK = 50
 #: random schedules of a case, beside those that are explored
 _SCHEDULES = 8
 #: the rules by which what the reference finds may be reported
@@ -70,67 +67,39 @@ FAMILIES: dict[str, Callable[[random.Random], _Drawn | None]] = {
 }  # fmt: skip
 
 
-def _checked(program: Program, strict: Any) -> tuple[str, set[str]]:
-    """The verdict of `check` and the rules it reports; ``rejected`` before it is run, ``crashed``
-    where it says nothing at all, which contradicts any reference."""
+def judged(number: int, family: str) -> Judged:
+    """Compares on a program of a family, at one of the two levels: what `check` says, and what the
+    reference does."""
+    drawn = FAMILIES[family](random.Random(number))
+    if drawn is None:
+        return Judged("no reference")
+    what, program, rules, may = drawn
+    strict: Strict = "ptx" if number % 2 else "practice"
+    verdict, reported = _checked(program, strict)
+    certified = verdict in ("proved", "exhausted")
+    other = verdict in ("failed", "rejected") and not reported & (rules | may)
+    wrong = ""
+    if (certified and rules) or other:
+        found = ", ".join(sorted(reported)) or verdict
+        wrong = f"{strict}: {found}; reference: {', '.join(sorted(rules)) or 'right'}: {what}"
+    return Judged(f"{verdict}, {'wrong' if rules else 'passed by' if may else 'right'}", wrong)
+
+
+def _checked(program: Program, strict: Strict) -> tuple[str, set[str]]:
+    """The verdict of `check` and the rules it reports; ``rejected`` before it is run."""
     try:
         report = check(program, strict=strict, schedules=_SCHEDULES)
     except InvalidProgram as error:
         return "rejected", {problem.rule for problem in error.diagnostics}
-    except Exception as error:  # one program does not end a campaign
-        return "crashed", {repr(error)}
     return report.verdict, set(report.rules)
 
 
-def compare(
-    seeds: Iterable[int], family: str
-) -> tuple[Counter[tuple[str, str]], list[str]]:  # fmt: skip
-    """How often `check` says what of right and wrong programs, and the contradictions."""
-    seen: Counter[tuple[str, str]] = Counter()
-    contradictions = []
-    for seed in seeds:
-        drawn = FAMILIES[family](random.Random(seed))
-        if drawn is None:
-            seen["no reference", ""] += 1
-            continue
-        what, program, rules, may = drawn
-        strict: Any = "ptx" if seed % 2 else "practice"
-        verdict, reported = _checked(program, strict)
-        seen[verdict, "wrong" if rules else "passed by" if may else "right"] += 1
-        certified = verdict in ("proved", "exhausted")
-        other = verdict in ("failed", "rejected", "crashed") and not reported & (rules | may)
-        if (certified and rules) or other:
-            found = ", ".join(sorted(reported)) or verdict
-            expected = ", ".join(sorted(rules)) or "right"
-            contradictions.append(f"seed {seed} ({strict}): {found}; reference: {expected}: {what}")
-    return seen, contradictions
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs a campaign; 1 if anything was contradicted."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.narrow_campaign",
-                                     description=__doc__)  # fmt: skip
-    parser.add_argument("--family", choices=FAMILIES, required=True, help="kind of programs")
-    parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args(arguments)
-    end = options.seed + options.cases
-    blocks = [range(at, min(at + _BLOCK, end)) for at in range(options.seed, end, _BLOCK)]
-    seen: Counter[tuple[str, str]] = Counter()
-    contradictions: list[str] = []
-    start = time.monotonic()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for part, wrong in pool.map(partial(compare, family=options.family), blocks):
-            seen += part
-            contradictions += wrong
-            print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
-    for (verdict, by_reference), number in sorted(seen.items()):
-        print(f"{verdict:12} {by_reference:9} {number:7,}")
-    rate = seen.total() / (time.monotonic() - start)
-    print(f"{seen.total():,} programs, {rate:.1f} per second; {len(contradictions)} contradictions")
-    return 1 if contradictions else 0
+@command
+@click.option("--family", type=click.Choice([*FAMILIES]), required=True, help="Kind of programs.")
+def main(family: str) -> Judge:
+    """Compare `check` with the reference of a family on random programs."""
+    return partial(judged, family=family)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

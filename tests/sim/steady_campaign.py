@@ -13,14 +13,15 @@ one CTA stands for others.
 from __future__ import annotations
 
 import random
-import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import click
 
 import tilesim as ts
+from tests.campaign import Judge, Judged, command
 from tests.ptx.campaign import back
 from tests.sim.guarded_programs import GuardedProgram
 from tests.sim.steady_programs import ring
@@ -39,18 +40,8 @@ from tilesim.strategies.rings import Ring
 
 #: of which kind all programs are
 KINDS = ("mixed", "emitted", "guarded")
-
-
-@dataclass
-class Tally:
-    """What has been run: programs, those of which something was skipped, those that fail."""
-
-    programs: int = 0
-    skipped: int = 0
-    failing: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.programs} programs, {self.skipped} with repetitions, {self.failing} failing"
+#: an amount: runs that leave repetitions out
+REPEATED = "with repetitions"
 
 
 def condition(draw: random.Random, i: Expr, trips: int, depth: int = 2) -> Expr:
@@ -141,21 +132,25 @@ def always() -> ExitStack:
     return stack
 
 
-def guarded(case: int, tally: Tally) -> bool:
-    """Whether what is said of the PTX of a number is the same without leaving out repetitions, and
-    what an interpreter says of it: up to the turn that fails, and without that."""
-    made, draw = GuardedProgram(case), random.Random(case)
+def guarded(number: int) -> Judged:
+    """What is said of the PTX of a number without leaving out repetitions, and with: the same, and
+    what an interpreter says of it, up to the turn that fails, and without that."""
+    made, draw = GuardedProgram(number), random.Random(number)
     fails = made.first or draw.randrange(80, 400)
+    runs = []
     for turns in (max(1, fails - 1), fails + draw.choice([0, 7, 20])):
         loaded = made(turns)
         with always():
             report = ts.check(loaded, schedules=0, budget=20)
-        if made.wrong(turns, report.verdict, report.rules) or not same(loaded, tally):
-            return False
-    return True
+        if made.wrong(turns, report.verdict, report.rules):
+            return Judged("guarded", f"an interpreter does not find {report.verdict} ({turns})")
+        runs.append(same(loaded))
+    failing = sum(run.said == "fails" for run in runs)
+    repeated = {REPEATED: sum(run.amounts[REPEATED] for run in runs)}
+    return Judged(f"{failing} of 2 fail", "; ".join(r.wrong for r in runs if r.wrong), "", repeated)
 
 
-def same(program: Program | Mir, tally: Tally) -> bool:
+def same(program: Program | Mir) -> Judged:
     """Whether a run that leaves out repetitions says what one says that does not."""
     runs = []
     for skips in (True, False):
@@ -163,10 +158,10 @@ def same(program: Program | Mir, tally: Tally) -> bool:
         simulation.skips = skips
         simulation.options = replace(simulation.options, max_steps=60_000)
         runs.append(simulation.run({}, lambda cluster: None))
-    tally.programs += 1
-    tally.skipped += bool(runs[0].stats.skipped)
-    tally.failing += bool(runs[1].findings)
-    return summary(runs[0]) == summary(runs[1])
+    said = "fails" if runs[1].findings else "goes well"
+    repeated = {REPEATED: int(bool(runs[0].stats.skipped))}
+    differ = summary(runs[0]) != summary(runs[1])
+    return Judged(said, "another one in full" if differ else "", "", repeated)
 
 
 def summary(run: Run) -> tuple[object, ...]:
@@ -177,35 +172,21 @@ def summary(run: Run) -> tuple[object, ...]:
     return run.findings, reasons, why, replace(run.stats, skipped=0)
 
 
-def campaign(
-    cases: int, seed: int, seconds: float = 1e9, kind: str = "mixed"
-) -> tuple[Tally, list[int]]:
-    """Runs so many programs, for so long; the numbers of those that differ."""
-    tally, wrong, end = Tally(), list[int](), time.monotonic() + seconds
-    for case in range(seed, seed + cases):
-        if time.monotonic() > end:
-            break
-        # also what is too short for it to be worth it
-        with patch.object(Skipper, "thrifty", False):
-            if kind == "guarded":
-                right = guarded(case, tally)
-            else:
-                made = (emitted if kind == "emitted" else program)(random.Random(case))
-                right = made is None or same(made, tally)
-        if not right:
-            wrong.append(case)
-    return tally, wrong
+def judged(number: int, kind: str = KINDS[0]) -> Judged:
+    """Compares runs of a random program."""
+    # also what is too short for it to be worth it
+    with patch.object(Skipper, "thrifty", False):
+        if kind == "guarded":
+            return guarded(number)
+        made = (emitted if kind == "emitted" else program)(random.Random(number))
+        return Judged("no program") if made is None else same(made)
 
 
-@click.command()
-@click.option("--cases", default=2_000, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--seconds", default=1e9, help="Stop after so long.")
+@command
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
-def main(cases: int, seed: int, seconds: float, kind: str) -> None:
+def main(kind: str) -> Judge:
     """Compare runs of random programs."""
-    tally, wrong = campaign(cases, seed, seconds, kind)
-    click.echo(f"{tally}; different: {wrong or 'none'}")
+    return partial(judged, kind=kind)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 
 import tilesim as ts
 from tests.sim import steady_programs
-from tests.sim.forall_campaign import case
+from tests.sim.forall_campaign import judged
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32
 from tilesim.checker import for_all
@@ -391,7 +391,7 @@ def test_values_in_words() -> None:
 @pytest.mark.parametrize("number", [4, 11])
 def test_random_programs(number: int) -> None:
     """Some of those of the campaign: one that is proved, and one that fails."""
-    assert not case(number, most=16).wrong
+    assert not judged(number, most=16).wrong
 
 
 # ---------------------------------------------------------------------- several loops

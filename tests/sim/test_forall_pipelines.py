@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tilesim as ts
-from tests.sim.forall_campaign import case
+from tests.sim.forall_campaign import judged
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32, u32
 from tilesim.checker.launch_control import are_the_same
@@ -162,7 +162,7 @@ def test_a_question_that_is_no_integers_is_refused(asks: Callable[[Any], bool]) 
 
 @pytest.mark.parametrize(("number", "said"), [(205, "clusters: proved"), (149, "failed")])
 def test_a_random_pipeline(number: int, said: str) -> None:
-    found = case(number)
+    found = judged(number)
     assert not found.wrong
     assert said in found.said
 
@@ -170,7 +170,7 @@ def test_a_random_pipeline(number: int, said: str) -> None:
 @pytest.mark.parametrize(("number", "said"), [(4, "proved"), (32, "not shown"), (9, "failed")])
 def test_a_random_register_in_several_roles(number: int, said: str) -> None:
     """The kernel of 32 fails from 159 on: a vote in place decides."""
-    found = case(number, "places")
+    found = judged(number, "places")
     assert not found.wrong
     assert found.said.startswith(f"places: {said}")
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from tests.sim import absent_lanes, noncoherent_programs, weak_barriers
+from tests.campaign import tally
+from tests.sim import (
+    absent_lanes,
+    narrow_campaign,
+    noncoherent_programs,
+    weak_barriers,
+    weak_campaign,
+)
 from tests.sim.absent_lanes import Draw, Exit, Gather, Statement, Wait, Warp, failures
-from tests.sim.narrow_campaign import compare
 from tests.sim.noncoherent_programs import Access, Grid
 from tests.sim.sites import BOTH, deciding
-from tests.sim.weak_campaign import compare as compare_weak
 from tests.sim.weak_shapes import (
     Arrive,
     Guard,
@@ -32,16 +39,15 @@ _HALVES = (16, 32)
 
 @pytest.mark.parametrize("family", ["absent", "noncoherent"])
 def test_random_programs(family: str) -> None:
-    seen, contradictions = compare(range(16), family)
-    assert contradictions == []
-    assert {("failed", "wrong"), ("proved", "right")} <= set(seen)
+    found = tally(partial(narrow_campaign.judged, family=family), range(16))
+    assert not found.wrong
+    assert {"failed, wrong", "proved, right"} <= {*found.said}
 
 
 def test_random_barriers() -> None:
-    seen, contradictions = compare_weak(range(24), "barriers")
-    assert contradictions == []
-    assert seen["failed", True]
-    assert seen["proved", False]
+    found = tally(partial(weak_campaign.judged, kind="barriers"), range(24))
+    assert not found.wrong
+    assert {"failed, wrong", "proved, right"} <= {*found.said}
 
 
 # ---------------------------------------------------------------------- tickets and arrivals

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from tests.sim.comparison import assert_told_apart, compare, disagreement, opinion, table
+from tests.campaign import tally
+from tests.sim.campaign import judged
+from tests.sim.comparison import assert_told_apart, disagreement, opinion
 from tests.sim.generate import FAMILIES, Choose
 from tests.sim.pipelines import STYLES
 from tests.sim.reference import explore
@@ -53,18 +56,18 @@ def test_every_family_is_compared() -> None:
 @pytest.mark.parametrize("family", SHARES)
 def test_check_agrees_with_every_interleaving(family: Family) -> None:
     seeds, every = SHARES[family]
-    tally = compare(seeds, every=every, family=family)
+    found = tally(partial(judged, every=every, family=family), seeds)
     cases = len(seeds)
-    told = "\n".join(table(tally))
-    assert not tally.contradictions, "\n".join(tally.contradictions)
-    assert not tally.other_rules, "\n".join(tally.other_rules)
-    right = sum(tally.seen["mutated", verdict, "clean"] for verdict in ("proved", "exhausted"))
-    assert right > cases // 20, told
-    assert tally.seen["random", "failed", "wrong"] >= cases // 10, told
-    assert tally.seen["mutated", "failed", "wrong"] >= cases // 6, told
-    certified, correct = tally.certified()
-    assert certified == correct > cases // 12, told
-    assert not any("too large" in key for key in tally.seen), told
+    assert not found.wrong, found.wrong
+    assert not found.notes, found.notes
+    right = sum(found.count("mutated", verdict, "clean") for verdict in ("proved", "exhausted"))
+    assert right > cases // 20, found
+    assert found.count("random", "failed", "wrong") >= cases // 10, found
+    assert found.count("mutated", "failed", "wrong") >= cases // 6, found
+    certified = sum(found.count("correct", verdict) for verdict in ("proved", "exhausted"))
+    correct = sum(n for said, n in found.said.items() if said.startswith("correct"))
+    assert certified == correct - found.count("correct", "summed") > cases // 12, found
+    assert not found.count("too large"), found
 
 
 @pytest.mark.slow
@@ -72,8 +75,9 @@ def test_check_agrees_with_every_interleaving(family: Family) -> None:
 @pytest.mark.parametrize("block", range(5))
 def test_check_agrees_on_many_programs(family: Family, block: int) -> None:
     start = 1_000_000 + 1000 * block
-    tally = compare(range(start, start + 1000), every=4, family=family)
-    assert not tally.contradictions, "\n".join(tally.contradictions)
+    judge = partial(judged, every=4, family=family)
+    found = tally(judge, range(start, start + 1000))
+    assert not found.wrong, found.wrong
 
 
 @pytest.mark.parametrize("style", range(len(STYLES)))

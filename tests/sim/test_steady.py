@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from inspect import getsource
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.campaign import tally
 from tests.gpu import needs
 from tests.ptx.campaign import back
-from tests.sim.steady_campaign import campaign
+from tests.sim.steady_campaign import REPEATED, judged
 from tests.sim.steady_everything import Tally as Everything
 from tests.sim.steady_everything import compare
 from tests.sim.steady_programs import ring
@@ -219,25 +221,24 @@ def test_a_loop_without_end_is_cut_off() -> None:
 
 
 def test_a_few_programs_of_the_campaign() -> None:
-    tally, wrong = campaign(4, seed=103)
-    assert not wrong
-    assert tally.skipped > 1
+    found = tally(judged, range(103, 107))
+    assert not found.wrong
+    assert found.amounts[REPEATED] > 1
 
 
 @needs.compiler
 def test_a_few_programs_of_the_campaign_in_ptx() -> None:
     """What a compiler makes of them, with guards and `selp`."""
-    tally, wrong = campaign(3, seed=80, kind="emitted")
-    assert not wrong
-    assert tally.skipped
+    found = tally(partial(judged, kind="emitted"), range(80, 83))
+    assert not found.wrong
+    assert found.amounts[REPEATED]
 
 
 def test_a_few_programs_with_registers_set_under_predicates() -> None:
     """Those of 86 and 149 were said to be proved: what lanes keep that do not execute a move."""
-    for seed in (86, 149):
-        tally, wrong = campaign(1, seed=seed, kind="guarded")
-        assert not wrong
-        assert tally.failing == 1
+    found = tally(partial(judged, kind="guarded"), (86, 149))
+    assert not found.wrong
+    assert found.said["1 of 2 fail"] == 2
 
 
 #: rows of the gallery with loops, whose PTX is compared in every run of the tests

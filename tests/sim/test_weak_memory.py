@@ -8,11 +8,13 @@ releases and acquires, order messages; stores before loads, and what two observe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import pytest
 
-from tests.sim.weak_campaign import compare
+from tests.campaign import tally
+from tests.sim.weak_campaign import judged
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import (
     Fence,
@@ -123,10 +125,10 @@ def test_what_comes_behind_a_fence_is_not_before_another_one() -> None:
 
 
 def test_random_shapes_agree_with_the_axioms() -> None:
-    seen, contradictions = compare(range(24))
-    assert not contradictions
-    assert seen["exhausted", False] > 4
-    assert seen["bounded", True] > 4
+    found = tally(judged, range(24))
+    assert not found.wrong
+    assert found.said["exhausted, right"] > 4
+    assert found.said["bounded, wrong"] > 4
 
 
 def test_the_reason_names_both_accesses_and_their_lines() -> None:
@@ -249,10 +251,10 @@ def test_lanes_of_one_warp_are_threads(
 
 
 def test_random_shapes_of_lanes_agree_with_the_axioms() -> None:
-    seen, contradictions = compare(range(24), "lanes")
-    assert not contradictions
-    assert seen["bounded", True] + seen["failed", True] > 4
-    assert seen["proved", False] + seen["exhausted", False] > 1
+    found = tally(partial(judged, kind="lanes"), range(24))
+    assert not found.wrong
+    assert found.count("bounded", "wrong") + found.count("failed", "wrong") > 4
+    assert found.count("proved", "right") + found.count("exhausted", "right") > 1
 
 
 def told_by_a_lane(*, ordered: bool, relayed: bool) -> Program:

@@ -9,28 +9,25 @@ threads also arrive, peek and wait at an mbarrier (`tests.sim.weak_barriers`).
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import click
+
+from tests.campaign import Judge, Judged, command
 from tests.sim import weak_barriers
 from tests.sim import weak_shapes as shapes
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap, Thread, translate
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
+from tilesim.ir.program import Strict
 
 #: executions of a shape, by what its reads may find, that are enumerated at most
 _CANDIDATES = 30_000
-#: seeds that a process takes at a time
-_BLOCK = 50
 #: the threads: warps or CTAs; lanes; lanes or warps with an mbarrier
 Kind = Literal["threads", "lanes", "barriers"]
 #: random schedules of a case, beside those that are explored
@@ -134,11 +131,6 @@ def _blind(rng: random.Random) -> Shape:
     return Shape(tuple(bodies), grid)
 
 
-def small(shape: Shape) -> bool:
-    """Whether its executions can be enumerated in little time."""
-    return candidates(Reference(shape)) <= _CANDIDATES
-
-
 def candidates(reference: Reference) -> int:
     """How many there are, by what reads may find, and orders."""
     found = 1
@@ -153,67 +145,46 @@ def candidates(reference: Reference) -> int:
     return found
 
 
-def compare(
-    seeds: Iterable[int], kind: Kind = "threads"
-) -> tuple[Counter[tuple[str, bool]], list[str]]:
-    """How often `check` says what of right and wrong programs, and the contradictions."""
-    seen: Counter[tuple[str, bool]] = Counter()
-    contradictions = []
-    for seed in seeds:
-        shape, wrong = _judged(random.Random(seed), kind)
-        if wrong is None:
-            seen["too large", False] += 1
-            continue
-        strict: Any = "ptx" if seed % 2 else "practice"
-        try:
-            verdict: str = check(translate(shape), strict=strict, schedules=_SCHEDULES).verdict
-        except InvalidProgram:
-            verdict = "rejected"
-        seen[verdict, wrong] += 1
-        if wrong == (verdict in ("proved", "exhausted")) and verdict != "bounded":
-            contradictions.append(f"seed {seed}: {verdict}, wrong: {wrong}: {shape}")
-    return seen, contradictions
+def judged(number: int, kind: Kind = "threads") -> Judged:
+    """Compares on a program, at one of the two levels: what `check` says, and what is so."""
+    shape = shape_of(random.Random(number), kind)
+    wrong = wrong_by_axioms(shape, kind)
+    if wrong is None:
+        return Judged("too large")
+    strict: Strict = "ptx" if number % 2 else "practice"
+    try:
+        verdict: str = check(translate(shape), strict=strict, schedules=_SCHEDULES).verdict
+    except InvalidProgram:
+        verdict = "rejected"
+    said = f"{verdict}, {'wrong' if wrong else 'right'}"
+    contradicts = verdict != "bounded" and wrong == (verdict in ("proved", "exhausted"))
+    return Judged(said, f"{strict}: {shape}" if contradicts else "")
 
 
-def _judged(rng: random.Random, kind: Kind) -> tuple[Shape, bool | None]:
-    """A program, and whether it is wrong; None without a reference, or if that takes long."""
-    if kind == "barriers":
-        shape = weak_barriers.barriers(rng)
-        largest = sum(map(candidates, weak_barriers.references(shape)))
-        if largest > _CANDIDATES or weak_barriers.overfull(shape):
-            return shape, None
-        return shape, weak_barriers.wrong(shape)
-    shape = (lanes if kind == "lanes" else sample)(rng)
-    return shape, Reference(shape).wrong() if small(shape) else None
+def shape_of(rng: random.Random, kind: Kind) -> Shape:
+    """A random program of a kind."""
+    draws = {"threads": sample, "lanes": lanes, "barriers": weak_barriers.barriers}
+    return draws[kind](rng)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs a campaign; 1 if anything was contradicted."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.weak_campaign", description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--lanes", action="store_true", help="threads are lanes of one warp")
-    kinds.add_argument("--barriers", action="store_true", help="lanes or warps with an mbarrier")
-    options = parser.parse_args(arguments)
-    kind: Kind = "lanes" if options.lanes else "barriers" if options.barriers else "threads"
-    end = options.seed + options.cases
-    blocks = [range(at, min(at + _BLOCK, end)) for at in range(options.seed, end, _BLOCK)]
-    seen: Counter[tuple[str, bool]] = Counter()
-    contradictions: list[str] = []
-    start = time.monotonic()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for part, wrong in pool.map(partial(compare, kind=kind), blocks):
-            seen += part
-            contradictions += wrong
-            print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
-    for (verdict, wrong_by_axioms), number in sorted(seen.items()):
-        print(f"{verdict:12} {'wrong' if wrong_by_axioms else 'right':6} {number:7,}")
-    rate = seen.total() / (time.monotonic() - start)
-    print(f"{seen.total():,} programs, {rate:.1f} per second; {len(contradictions)} contradictions")
-    return 1 if contradictions else 0
+def wrong_by_axioms(shape: Shape, kind: Kind) -> bool | None:
+    """Whether a program is wrong; None without a reference, or if that takes long."""
+    if kind != "barriers":
+        reference = Reference(shape)
+        return reference.wrong() if candidates(reference) <= _CANDIDATES else None
+    largest = sum(map(candidates, weak_barriers.references(shape)))
+    if largest > _CANDIDATES or weak_barriers.overfull(shape):
+        return None
+    return weak_barriers.wrong(shape)
+
+
+@command
+@click.option("--lanes", "kind", flag_value="lanes", help="Threads are lanes of one warp.")
+@click.option("--barriers", "kind", flag_value="barriers", help="They have an mbarrier.")
+def main(kind: Kind | None) -> Judge:
+    """Compare `check` with PTX's axioms on random programs of strong accesses."""
+    return partial(judged, kind=kind or "threads")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()
