@@ -10,6 +10,7 @@ import pytest
 from tests.gpu import needs
 from tests.ptx.test_check import HEAD, report
 from tests.ptx.test_gallery import back, late_tile, tiles
+from tilesim.analysis import pointer_table
 from tilesim.analysis.pointer_table import Range
 from tilesim.checker import Report, check
 from tilesim.ir.addressed import PART
@@ -46,7 +47,7 @@ def test_instructions_that_share_a_byte_are_in_one_part(monkeypatch: pytest.Monk
     params = {"odd_ones": "left out", "own": "handed over"}
     case = Case(tiles, params, "bugs", "proved")
     assert verdict(case) == "bounded"
-    monkeypatch.setattr(accessed_bytes, "parts_of_shared", each_alone)
+    monkeypatch.setattr(pointer_table, "parts_of_shared", each_alone)
     assert verdict(case) == "proved"
 
 

@@ -128,10 +128,10 @@ SHARED = "shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r2; st.shared.u32 [%r5], 1;\n"
     ("body", "places"),
     [
         (LOAD + WAIT, [1, 2]),
-        (LOAD.replace("\n", " ") + WAIT, [1]),
         (WAIT + LOAD, []),
         (f"{SHARED}{WAIT}{LOAD}", []),
         (f"setp.lt.u32 %p1, %r1, 32; @%p1 bra N;\n{WAIT}N:\n{STORE}", [2, 4]),
+        (LOAD.replace("\n", " ") + WAIT, [1]),
     ],
 )
 def test_before_the_wait_in_ptx(body: str, places: list[int]) -> None:
