@@ -1,11 +1,14 @@
 """Kernels with faults: right ones, and each with one thing wrong. Comments name the reports.
 
 They are a corpus, whose file says what is found in each of them (`tests.verdicts`). Most have a
-parameter ``fault``; what is wrong is marked with ``BUG`` or with ``@`` in the kernel.
+parameter ``fault``; what is wrong is marked with ``BUG`` in the kernel, or with ``@`` and the fault
+if it is what is to be changed first.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +18,11 @@ import numpy as np
 from tilesim.dsl.kernel import Kernel
 
 from . import (
+    mistakes,
     more_blackwell,
     more_hopper,
     more_memory,
+    pipeline_mistakes,
     published,
     reported,
     reported_blackwell,
@@ -44,11 +49,24 @@ class Variant:
     is_right: bool
 
     @property
+    def module(self) -> str:
+        """Where its kernel is."""
+        return self.kernel.function.__module__.rpartition(".")[2]
+
+    @property
     def name(self) -> str:
         """What the verdict file calls it."""
-        module = self.kernel.function.__module__.rpartition(".")[2]
         params = ",".join(f"{name}={value}" for name, value in self.params.items())
-        return f"{module}::{self.kernel.name}" + (f"[{params}]" if params else "")
+        return f"{self.module}::{self.kernel.name}" + (f"[{params}]" if params else "")
+
+    @property
+    def line(self) -> int | None:
+        """The line that is marked with ``@`` and the fault, if one is."""
+        mark = re.compile(rf"# (?:.* )?@{self.params.get('fault')}(?: @|$)")
+        rows, first = inspect.getsourcelines(self.kernel.function)
+        found = [n for n, row in enumerate(rows, first) if mark.search(row.rstrip())]
+        assert len(found) < 2, (self.name, found)
+        return found[0] if found else None
 
 
 def faults(
@@ -215,6 +233,16 @@ _FAMILIES = (
     faults(variants_blackwell.pair_of_ctas, "own", "free"),
     faults(variants_blackwell.scores_in_place, "begin", "unasked", "loading", "ahead"),
     faults(variants_blackwell.two_answers, "slot", "none"),
+    faults(mistakes.ring, "lanes", "all", "again", "slot", "unwaited", "twice"),
+    faults(mistakes.turns, "count", "id", "trips", "nobody", "stray"),
+    faults(mistakes.staged, "late", "uncommitted"),
+    faults(mistakes.in_a_row, "cycle", "exit", "once more"),
+    faults(mistakes.pair, "bytes", "rank"),
+    faults(mistakes.stored, "by itself", "not met"),
+    faults(pipeline_mistakes.attention, "count", "no acquire", "other array", "early", "own id"),
+    faults(pipeline_mistakes.multicast, "one of two", "no mask", "own rank", "no barrier"),
+    faults(pipeline_mistakes.accumulators, "flips", "never flips", "trips"),
+    faults(pipeline_mistakes.groups, "seldom"),
     faults(more_hopper.ping_pong, {"skips": False}),
     faults(more_hopper.store_ring, {"pending": 2}),
     faults(more_hopper.last_block, "relaxed", "no barrier"),

@@ -94,7 +94,6 @@ TABLES: Mapping[str, Callable[[], Iterator[Entry]]] = {
 }
 #: programs that tests make, by the files of these tests
 TESTS: Mapping[str, tuple[str, ...]] = {
-    "mistakes": ("kernels/test_pipeline_mistakes.py",),
     "pairs": (
         "ptx/test_async_release.py", "ptx/test_counted_barriers.py", "ptx/test_members.py",
         "ptx/test_noncoherent.py", "ptx/test_unordered_lanes.py", "sim/test_async_access.py",
