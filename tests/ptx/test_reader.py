@@ -201,9 +201,8 @@ def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
     assert first == Located(1, 10, 3)
     assert second == Located(2, 5, 1, "foo", Located(1, 10, 3))
     assert third == Located(2, 7, 1, "foo", second)
-    assert third.outermost == third.own == first
-    helper = Located(1, 8, 1, "helper", third)
-    assert (helper.outermost, helper.own) == (first, helper)
+    assert third.outermost == first
+    assert [*third.frames] == [third, second, first]
     assert [(i.place.line, i.place.column) for i in entry.body.code] == [(8, 1), (10, 1), (12, 2)]
 
 
@@ -223,6 +222,22 @@ def test_a_function_that_is_inlined_twice_is_called_from_two_places() -> None:
     found = [x.located for x in body.code]
     assert [x.outermost.line for x in found if x is not None] == [30, 50, 30]
     assert [x.line for x in found if x is not None] == [8, 8, 8]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_moved_code_keeps_its_calls(moved: bool) -> None:
+    """Behind line 0, nvcc names the place in the inlined function alone."""
+    body = (
+        module(
+            ".entry k()\n{\n.loc 1 59 2, function_name $L0, inlined_at 1 69 28\nbar.sync 0;\n"
+            + ".loc 1 0 2\n" * moved
+            + ".loc 1 59 2\nbar.sync 1;\n}\n"
+        )
+        .entries[0]
+        .body
+    )
+    assert body is not None
+    assert [i.located.outermost.line for i in body.code if i.located] == [69, 69 if moved else 59]
 
 
 TILE_IR = """

@@ -343,3 +343,74 @@ def test_the_exit_of_a_warp_whose_arrival_is_missing() -> None:
     assert named(wrong, finding)[:2] == [
         "if (t == 0) init(&all, 4), init_fence();", "if (t >= 96 && n < 9) return;"
     ]  # fmt: skip
+
+
+#: all that a kernel does is in one function that it calls; what is fetched ahead, nvcc moves out
+FORWARDS = r"""template <int S> F void body(const float *x, float *y, int n) {
+  __shared__ alignas(16) float s[S][64];
+  const int t = threadIdx.x;
+  for (int i = 0; i < S - 1; ++i) {
+    copy(&s[i][t], x + i * 64 + t);
+    committed();
+  }
+  float sum = 0;
+  for (int i = 0; i < n; ++i) {
+    waited<S - 2>();
+    __syncthreads();
+    if (i + AHEAD < n) copy(&s[(i + AHEAD) % S][t], x + (i + AHEAD) * 64 + t);
+    committed();
+    sum += s[i % S][63 - t];
+  }
+  y[t] = sum;
+}
+extern "C" __global__ void f(const float *x, float *y, int n) { body<3>(x, y, n); }
+"""
+
+#: a function calls lambdas of the kernel for the roles
+ROLES = r"""template <class A, class B> __device__ __forceinline__ void roles(A first, B second) {
+  if (threadIdx.x < 64)
+    first();
+  else
+    second();
+}
+extern "C" __global__ void f(const float *x, float *y, int n) {
+  __shared__ float s[64];
+  roles([&] {
+    s[threadIdx.x] = x[threadIdx.x];
+    asm volatile("bar.arrive 1, 128;" ::: "memory");
+  }, [&] {
+    SYNC
+    y[threadIdx.x - 64] = s[127 - threadIdx.x];
+  });
+}
+"""
+
+
+@needs.compiler
+def test_a_call_around_everything_is_not_where_something_is() -> None:
+    copies = (
+        "F void copy(void *s, const void *g) { asm volatile("
+        '"cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at(s)), "l"(g) : "memory"); }\n'
+        'F void committed() { asm volatile("cp.async.commit_group;" ::: "memory"); }\n'
+        "template <int N> F void waited() "
+        '{ asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }\n'
+    )
+    source = copies + FORWARDS
+    assert verdict(source.replace("AHEAD", "S - 1"), 1, 64).verdict == "proved"
+    wrong = source.replace("AHEAD", "S")
+    lines = {*named(wrong, finding_of(wrong, verdict(wrong, 1, 64)))}
+    assert "sum += s[i % S][63 - t];" in lines
+    assert lines < {line.strip() for line in FORWARDS.splitlines()[:16]}
+
+
+@needs.compiler
+def test_a_lambda_of_the_kernel_lies_in_the_kernel() -> None:
+    meet = 'asm volatile("bar.sync 1, 128;" ::: "memory");'
+    assert verdict(ROLES.replace("SYNC", meet), 1, 128).verdict == "proved"
+    wrong = ROLES.replace("SYNC", "")
+    finding = finding_of(wrong, verdict(wrong, 1, 128))
+    assert finding.rule == "race"
+    text = wrong.splitlines()
+    assert {text[p.loc.line - 1].strip() for p in finding.participants} == {
+        "s[threadIdx.x] = x[threadIdx.x];", "y[threadIdx.x - 64] = s[127 - threadIdx.x];",
+    }  # fmt: skip

@@ -34,6 +34,11 @@ _REGISTERS: dict[int, DType] = {
 _STRANGE = re.compile(r"\W")
 #: a mask of all lanes
 _EVERY = 0xFFFFFFFF
+#: opcodes without qualifiers: what reaches memory or other threads
+_REACHING = frozenset({
+    "atom", "bar", "barrier", "cp", "fence", "ld", "ldmatrix", "mbarrier", "membar", "mma", "red",
+    "redux", "setmaxnreg", "shfl", "st", "stmatrix", "tcgen05", "vote", "wgmma",
+})  # fmt: skip
 #: bytes in which shared memory is given to CTAs (PTX `%total_smem_size`)
 _SHARED_UNIT = 128
 
@@ -58,6 +63,7 @@ class Lowering:
         for located in places.values():
             for at in located.frames:
                 self._lines_of.setdefault((at.file, at.function), set()).add(at.line)
+        self._around = _calls_around(launched.kernel.code)
         self.variables: dict[str, Var] = {}
         #: those of registers, by the names that these have in PTX
         self._of_registers: dict[str, Var] = {}
@@ -94,16 +100,42 @@ class Lowering:
         behind = Loc(self.file, step.place.line)
         if step.located is None:
             return behind
-        own, outer = step.located.own, step.located.outermost
+        inner, outer = self._frames(step.located)
         if outer.file not in self._files:
             return behind
         file = self._files[outer.file]
         helper = self._beside(step.located)
         if helper is not None:
             behind = Loc(self._files[helper.file], helper.line, behind=behind)
+        own = self._own(inner, outer)
         if own.line != outer.line:
             behind = Loc(file, own.line, behind=behind)
         return Loc(file, outer.line, behind=behind)
+
+    def _frames(self, located: Located) -> tuple[list[Located], Located]:
+        """The position that says where in the kernel something is, and those of the calls inside.
+
+        It is in the kernel itself, in the one function that does everything for it, or in a lambda
+        of these that another function calls: its lines are theirs, and those of that call say no
+        more than that.
+        """
+        frames = [*located.frames]
+        outer = max(len(frames) - 1 - self._around, 0)
+        names = [at.function or self.kernel.entry.name for at in frames]
+        for depth in range(outer):
+            for owner in names[outer:]:
+                local = _local_to(owner)
+                there = names[depth + 1] == owner or names[depth + 1].startswith(local)
+                if names[depth].startswith(local) and not there:
+                    return frames[:depth], frames[depth]
+        return frames[:outer], frames[outer]
+
+    def _own(self, inner: list[Located], outer: Located) -> Located:
+        """The innermost position in the kernel's file, in a function of several lines if there is
+        one: one of one line says no more than its call."""
+        beside = [at for at in inner if at.file == outer.file]
+        several = (at for at in beside if len(self._lines_of[at.file, at.function]) > 1)
+        return next(several, next(iter(beside), outer))
 
     def _beside(self, located: Located) -> Located | None:
         """The innermost position in a helper of the user's that is in another file: beside that of
@@ -437,3 +469,27 @@ def rule(*opcodes: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+def _local_to(function: str) -> str:
+    """How the names of lambdas of a function begin, as C++ writes names."""
+    encoded = function[2:] if function.startswith("_Z") else f"{len(function)}{function}"
+    return f"_ZZ{encoded}E"
+
+
+def _calls_around(steps: Iterable[Step]) -> int:
+    """How many calls in its own file stand around all that a kernel does with memory or with other
+    threads: a kernel that only calls a function has one line for everything in it."""
+    paths = [
+        [*step.located.frames][::-1]
+        for step in steps
+        if step.located is not None and step.base in _REACHING and "param" not in step.qualifiers
+    ]
+    around = 0
+    for depth, ways in enumerate(zip(*paths, strict=False)):
+        if len({at.file for at in ways}) > 1 or ways[0].file != paths[0][0].file:
+            break
+        around = depth
+        if len({(at.line, at.column) for at in ways}) > 1:
+            return around
+    return 0

@@ -600,6 +600,9 @@ class Sources:
         if located is None or not self._is_called_from_there(located):
             located = self._known[source] = self._read(text, start, source)
         key = located.file, located.line, located.column
+        if located.caller is None and self.current is not None and not self.current.line:
+            # behind line 0 nvcc gives the place of code that it has moved without its calls
+            located = self._at.get(key, located)
         self._at[key] = self.current = located
         return end
 

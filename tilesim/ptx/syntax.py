@@ -46,15 +46,6 @@ class Located:
         return at
 
     @property
-    def own(self) -> Located:
-        """The innermost position in the file of the function that is not inlined: a kernel and its
-        helpers beside it are the user's, what is inlined from other files are libraries."""
-        kernel, at = self.outermost, self
-        while at.file != kernel.file and at.caller is not None:
-            at = at.caller
-        return at
-
-    @property
     def frames(self) -> Iterator[Located]:
         """The position and those of the calls around it, up to `outermost`."""
         at, last = self, self.outermost
