@@ -1,13 +1,19 @@
-"""What the parts of the reference model share: barriers that may be used, and conflicts."""
+"""What the reference models share: the search; of that of warps, barriers and conflicts, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from tests.sim import steps as s
 from tests.sim.code import END, Code, Strength
-from tests.sim.states import Barrier, Next
+from tests.sim.states import Barrier, Flight, Next, State
+
+#: a state of a model, and what can happen in one
+S = TypeVar("S")
+M = TypeVar("M")
 
 #: the largest count of bytes either way (A3)
 _MOST = 2**20 - 1
@@ -44,18 +50,97 @@ class Undefined(Exception):
 DATA = frozenset({"race", "proxy-fence", "uninitialised-read", "tcgen05-order"})
 
 
-class Rules:
-    """What ends an execution: any broken rule, but none of those that it looks ``beyond``."""
+class Search(ABC, Generic[S, M]):
+    """All executions of a program: every move from every state that one of them reaches.
+
+    A broken rule ends an execution, but for those about data that are looked ``beyond``.
+    """
 
     beyond: frozenset[str] = frozenset()
+
+    def __init__(self, program: s.Small) -> None:
+        self.program = program
+        #: rules that the last move broke without ending its execution
+        self.passing: list[str] = []
+        #: by state, which one it was reached from, and by which move
+        self._reached: dict[S, tuple[S, M] | None] = {}
 
     def broken(self, rule: str) -> None:
         """A rule about data is broken."""
         if rule not in self.beyond:
             raise Undefined(rule)
 
+    @abstractmethod
+    def first(self) -> S:
+        """The state before any move."""
 
-class Core(Rules):
+    @abstractmethod
+    def moves(self, state: S) -> Iterator[M]:
+        """All that can happen next."""
+
+    @abstractmethod
+    def after(self, state: S, move: M) -> S:
+        """What a move leads to.
+
+        Raises:
+            Undefined: the execution ends with it.
+        """
+
+    def rests(self, moves: Sequence[M]) -> bool:
+        """Whether nothing goes on where these are all moves."""
+        return not moves
+
+    @abstractmethod
+    def at_rest(self, state: S) -> Iterator[str]:
+        """What is wrong with a state in which nothing goes on."""
+
+    @abstractmethod
+    def label(self, state: S, move: M) -> str:
+        """A move, in words."""
+
+    def explore(self, limit: int, until: str, beyond: frozenset[str]) -> Verdict:
+        """Depth-first over states; see `tests.sim.reference.explore`."""
+        self.beyond = beyond
+        verdict, first = Verdict(), self.first()
+        self._reached = {first: None}
+        todo = [first]
+        while todo and until not in verdict.failures:
+            state = todo.pop()
+            moves = list(self.moves(state))
+            for move in moves:
+                self.passing.clear()
+                try:
+                    target = self.after(state, move)
+                    if target not in self._reached:
+                        self._reached[target] = state, move
+                        todo.append(target)
+                except Undefined as error:
+                    self.passing.append(str(error))
+                self._note(verdict, self.passing, state, move)
+            if self.rests(moves):
+                self._note(verdict, self.at_rest(state), state)
+            if len(self._reached) > limit:
+                raise TooLarge
+        verdict.states = len(self._reached)
+        return verdict
+
+    def _note(self, verdict: Verdict, rules: Iterable[str], state: S, *last: M) -> None:
+        """Rules are broken in a state, or by the last move: the first time that is kept."""
+        for rule in rules:
+            if rule not in verdict.failures:
+                ends = (self.label(state, move) for move in last)
+                verdict.failures[rule] = (*self._story(state), *ends)
+
+    def _story(self, state: S) -> Iterator[str]:
+        """The moves that lead to ``state``."""
+        labels = []
+        while came := self._reached[state]:
+            labels.append(self.label(*came))
+            state, _ = came
+        yield from reversed(labels)
+
+
+class Core(Search[State, Flight | int]):
     """One program, and the rules that several kinds of step need.
 
     Knowledge is an int: an event's bit says that the generic proxy sees it, ``shift`` higher that
@@ -66,14 +151,12 @@ class Core(Rules):
     """
 
     def __init__(self, program: s.Small) -> None:
-        self.program = program
+        super().__init__(program)
         self.code = code = Code(program)
         self.shift = code.events
         self.generic = (1 << code.events) - 1
         self.handed = self.generic << 2 * code.events
         self.count = len(program.counts)
-        #: rules that the last move broke without being the last one for that
-        self.passing: list[str] = []
 
     def index(self, warp: int, barrier: int) -> int:
         """The place of a barrier of the warp's CTA."""

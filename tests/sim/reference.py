@@ -37,10 +37,8 @@ def explore(
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    model = _Model(program)
-    model.beyond = beyond
     try:
-        return model.explore(limit, until)
+        return _Model(program).explore(limit, until, beyond)
     except _Between:
         apart = replace(program, warps=tuple(map(_lane_by_lane, program.warps)))
         return explore(apart, limit, until=until, beyond=beyond)
@@ -96,39 +94,8 @@ class _Model(Memory, TensorMemory):
 
     # ------------------------------------------------------------------ the search
 
-    def explore(self, limit: int, until: str) -> Verdict:
-        """Depth-first over states."""
-        verdict = Verdict()
-        first = self._first()
-        reached: dict[State, tuple[State | None, Flight | int]] = {first: (None, END)}
-        todo = [first]
-        while todo:
-            state = todo.pop()
-            stuck = True
-            for agent in (*state.flights, *range(len(state.at))):
-                target = self._move(state, agent)
-                if target is None:
-                    continue
-                stuck = False
-                broken = [*self.passing, *([target] if isinstance(target, str) else [])]
-                for rule in broken:
-                    if rule not in verdict.failures:
-                        story = (*self._story(reached, state), self._label(state, agent))
-                        verdict.failures[rule] = story
-                if not isinstance(target, str) and target not in reached:
-                    reached[target] = (state, agent)
-                    todo.append(target)
-            if stuck:
-                for rule in self._at_rest(state):
-                    verdict.failures.setdefault(rule, tuple(self._story(reached, state)))
-            if until in verdict.failures:
-                break
-            if len(reached) > limit:
-                raise TooLarge
-        verdict.states = len(reached)
-        return verdict
-
-    def _first(self) -> State:
+    def first(self) -> State:
+        """Nothing has moved."""
         known = (1 << self.program.ctas) - 1
         if self.program.fenced:
             known |= known << self.shift
@@ -140,7 +107,7 @@ class _Model(Memory, TensorMemory):
             self.begin_tensor(),
         )  # fmt: skip
 
-    def _at_rest(self, state: State) -> Iterator[str]:
+    def at_rest(self, state: State) -> Iterator[str]:
         """What is wrong with a state in which nothing can move."""
         if state.parked or any(at != END for at in state.at):
             yield "deadlock"
@@ -155,30 +122,29 @@ class _Model(Memory, TensorMemory):
         if self.leftover(state.knows, state.done):
             yield "tmem-lifetime"
 
-    def _move(self, state: State, agent: Flight | int) -> State | str | None:
-        """What the agent's next move leads to: a state, a broken rule; None if it cannot move."""
-        if isinstance(agent, int):
-            at = state.at[agent]
-            if at == END or state.parked >> agent & 1:
-                return None
-            line = self.code.lines[agent][at]
-            if self._blocks(state, agent, line.step):
-                return None
+    def moves(self, state: State) -> Iterator[Flight | int]:
+        """What lands, and warps that go on."""
+        yield from state.flights
+        for warp, at in enumerate(state.at):
+            if at == END or state.parked >> warp & 1:
+                continue
+            if not self._blocks(state, warp, self.code.lines[warp][at].step):
+                yield warp
+
+    def after(self, state: State, move: Flight | int) -> State:
+        """What a move leads to."""
         after = Next(state)
-        self.passing.clear()
-        try:
-            if isinstance(agent, int):
-                if line.breaks:
-                    self.passing.append(line.breaks)
-                after.at[agent] = line.after
-                self._rules[type(line.step)](after, agent, line, after.knows[agent])
-                if after.at[agent] == END:
-                    self._exit(after, agent)
-            else:
-                after.flights.remove(agent)
-                self._land(after, agent)
-        except Undefined as error:
-            return str(error)
+        if isinstance(move, int):
+            line = self.code.lines[move][state.at[move]]
+            if line.breaks:
+                self.passing.append(line.breaks)
+            after.at[move] = line.after
+            self._rules[type(line.step)](after, move, line, after.knows[move])
+            if after.at[move] == END:
+                self._exit(after, move)
+        else:
+            after.flights.remove(move)
+            self._land(after, move)
         return after.freeze()
 
     def _blocks(self, state: State, warp: int, step: s.Step) -> bool:
@@ -471,19 +437,9 @@ class _Model(Memory, TensorMemory):
 
     # ------------------------------------------------------------------ stories
 
-    def _label(self, state: State, agent: Flight | int) -> str:
-        if isinstance(agent, int):
-            return f"warp {agent}: {self.code.lines[agent][state.at[agent]].step}"
-        step = self.code.lines[agent.warp][agent.line].step
-        return f"lands in CTA {agent.goal}: {step} of warp {agent.warp}"
-
-    def _story(
-        self, reached: dict[State, tuple[State | None, Flight | int]], state: State
-    ) -> Iterator[str]:
-        """The moves that lead to ``state``."""
-        labels = []
-        before, agent = reached[state]
-        while before is not None:
-            labels.append(self._label(before, agent))
-            before, agent = reached[before]
-        yield from reversed(labels)
+    def label(self, state: State, move: Flight | int) -> str:
+        """A step of a warp, or what lands."""
+        if isinstance(move, int):
+            return f"warp {move}: {self.code.lines[move][state.at[move]].step}"
+        step = self.code.lines[move.warp][move.line].step
+        return f"lands in CTA {move.goal}: {step} of warp {move.warp}"

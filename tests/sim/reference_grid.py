@@ -12,14 +12,13 @@ Weak accesses are made as soon as they can be: a race shows in whichever order t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim import steps as s
 from tests.sim.code_grid import END, Code, Line
 from tests.sim.flags_grid import Clock, Flag, Touch
-from tests.sim.model import Rules, Undefined
-from tests.sim.reference import TooLarge, Verdict
+from tests.sim.model import Search, Undefined, Verdict
 
 #: units of bytes that an answer of launch control counts
 _ANSWER = 1
@@ -96,8 +95,6 @@ class _Next:
 
 #: a warp goes on; a cluster starts; a request is answered: the cluster it cancels, or None
 Move = tuple[str, int, int | None]
-#: by state, where it was reached from and by which move
-_Reached = dict[State, tuple[State | None, Move]]
 
 
 def explore(
@@ -111,20 +108,18 @@ def explore(
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    model = _Model(program)
-    model.beyond = beyond
-    return model.explore(limit, until)
+    return _Model(program).explore(limit, until, beyond)
 
 
 def _join(one: Clock, two: Clock) -> Clock:
     return one if one == two else tuple(map(max, one, two))
 
 
-class _Model(Rules):
+class _Model(Search[State, Move]):
     """The moves of one program. Components of a clock: the warps, then the slots of all CTAs."""
 
     def __init__(self, program: s.Small) -> None:
-        self.program = program
+        super().__init__(program)
         self.code = Code(program)
         self.count = len(program.warps)
         self.per_cluster = self.count // program.clusters
@@ -140,37 +135,23 @@ class _Model(Rules):
 
     # ------------------------------------------------------------------ the search
 
-    def explore(self, limit: int, until: str) -> Verdict:
-        """Depth-first over states."""
-        verdict = Verdict()
-        first = self._first()
-        reached: _Reached = {first: (None, ("", 0, None))}
-        todo = [first]
-        while todo and until not in verdict.failures:
-            state = todo.pop()
-            moves = list(self._moves(state))
-            for move in moves:
-                rule, n = "", _Next(state)
-                try:
-                    self._make(n, move)
-                except Undefined as error:
-                    rule = str(error)
-                target = n.freeze()
-                if rule:
-                    if rule not in verdict.failures:
-                        story = self._story(reached, state)
-                        verdict.failures[rule] = (*story, self._label(state, move))
-                elif target not in reached:
-                    reached[target] = state, move
-                    todo.append(target)
-            rule = self._stuck(state, moves)
-            for broken in (rule, *(self._polls(state) if rule else ())):
-                if broken and broken not in verdict.failures:
-                    verdict.failures[broken] = self._story(reached, state)
-            if len(reached) > limit:
-                raise TooLarge
-        verdict.states = len(reached)
-        return verdict
+    def after(self, state: State, move: Move) -> State:
+        """What a move leads to."""
+        n = _Next(state)
+        self._make(n, move)
+        return n.freeze()
+
+    def rests(self, moves: Sequence[Move]) -> bool:
+        """Those clusters that have started may be all that fit."""
+        return all(kind == "start" for kind, _, _ in moves)
+
+    def at_rest(self, state: State) -> Iterator[str]:
+        """What is wrong if no warp can move although some have not ended."""
+        if any(
+            w.at != END and self.cluster(i) not in state.waiting for i, w in enumerate(state.warps)
+        ):
+            yield "deadlock"
+            yield from self._polls(state)
 
     def _polls(self, state: State) -> Iterator[str]:
         """What is wrong with loads of warps that poll for ever."""
@@ -183,7 +164,8 @@ class _Model(Rules):
             except Undefined as error:
                 yield str(error)
 
-    def _first(self) -> State:
+    def first(self) -> State:
+        """No warp has moved."""
         warp = [Warp(start, 0, 0, self.zero, self.zero, self.zero) for start in self.code.start]
         ctas = self.program.ctas * self.program.clusters
         together = self.program.cooperative or self.program.clusters == 1
@@ -195,19 +177,7 @@ class _Model(Rules):
             frozenset() if together else frozenset(range(self.program.clusters)),
         )  # fmt: skip
 
-    def _stuck(self, state: State, moves: list[Move]) -> str:
-        """What is wrong if no warp can move although some have not ended.
-
-        Those that have started may be all that fit.
-        """
-        if any(kind != "start" for kind, _, _ in moves):
-            return ""
-        live = any(
-            w.at != END and self.cluster(i) not in state.waiting for i, w in enumerate(state.warps)
-        )
-        return "deadlock" if live else ""
-
-    def _moves(self, state: State) -> Iterator[Move]:
+    def moves(self, state: State) -> Iterator[Move]:
         """All that can happen; a weak access is the only thing if there is one."""
         for i, warp in enumerate(state.warps):
             if warp.at != END and self.cluster(i) not in state.waiting:
@@ -474,22 +444,14 @@ class _Model(Rules):
                     n.warps[warp] = n.warps[warp]._replace(at=END)
         self._credit(n, barrier, 0, -_ANSWER, _at(self.zero, self.count + slot, number))
 
-    def _label(self, state: State, move: Move) -> str:
+    def label(self, state: State, move: Move) -> str:
+        """A move, in words."""
         kind, which, cluster = move
         if kind == "start":
             return f"cluster {which} starts"
         if kind == "answer":
             return f"a request of warp {state.asked[which][0]} gets {cluster}"
         return f"warp {which}: {self.code.lines[which][state.warps[which].at].step}"
-
-    def _story(self, reached: _Reached, state: State) -> tuple[str, ...]:
-        """The moves that lead to ``state``."""
-        labels = []
-        before, move = reached[state]
-        while before is not None:
-            labels.append(self._label(before, move))
-            before, move = reached[before]
-        return tuple(reversed(labels))
 
 
 def _at(clock: Clock, place: int, time: int) -> Clock:

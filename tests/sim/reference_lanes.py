@@ -16,8 +16,7 @@ from collections.abc import Iterator
 
 from tests.sim import steps as s
 from tests.sim.code_lanes import END, LANES, Code, Line
-from tests.sim.model import Rules, Undefined
-from tests.sim.reference import TooLarge, Verdict
+from tests.sim.model import Search, Undefined, Verdict
 from tests.sim.states import Barrier, Meeting, Named
 from tests.sim.states_lanes import Flight, Next, State
 
@@ -38,20 +37,14 @@ def explore(
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    model = _Model(program)
-    model.beyond = beyond
-    return model.explore(limit, until)
+    return _Model(program).explore(limit, until, beyond)
 
 
-#: by state, where it was reached from and by which move
-_Reached = dict[State, tuple[State | None, int | Flight]]
-
-
-class _Model(Rules):
+class _Model(Search[State | None, int | Flight]):
     """The moves of one program."""
 
     def __init__(self, program: s.Small) -> None:
-        self.program = program
+        super().__init__(program)
         self.code = Code(program)
         self.agents = self.code.agents
         self.warps = [[a for a in self.agents if a.warp == w] for w in range(len(program.warps))]
@@ -59,47 +52,20 @@ class _Model(Rules):
             (x.id for steps in program.warps for x in s.every(steps) if isinstance(x, s.Join)),
             default=-1,
         )
-        self.passing: list[str] = []
 
     # ------------------------------------------------------------------ the search
 
-    def explore(self, limit: int, until: str) -> Verdict:
-        """Depth-first over states."""
-        verdict = Verdict()
-        reached: _Reached = {}
-        todo: list[State | None] = [None]  # before the start
-        while todo:
-            state = todo.pop()
-            moves = [END] if state is None else list(self._moves(state))
-            if state is not None and not moves:
-                for rule in self._at_rest(state):
-                    verdict.failures.setdefault(rule, self._story(reached, state))
-            for move in moves:
-                target = self._after(state, move)
-                for rule in self.passing:
-                    if rule not in verdict.failures:
-                        story = self._story(reached, state)
-                        verdict.failures[rule] = (*story, self._label(state, move))
-                if not self.passing and target not in reached:
-                    reached[target] = state, move
-                    todo.append(target)
-            if until in verdict.failures:
-                break
-            if len(reached) > limit:
-                raise TooLarge
-        verdict.states = len(reached)
-        return verdict
+    def first(self) -> None:
+        """Before the start, at which what needs nothing else is done."""
 
-    def _after(self, state: State | None, move: int | Flight) -> State:
-        """What a move leads to, or nothing at all; `passing` has the rules that it breaks."""
+    def after(self, state: State | None, move: int | Flight) -> State:
+        """What a move leads to, and all that needs nothing else."""
         n = Next(self._first() if state is None else state)
-        self.passing.clear()
-        try:
-            if state is not None:
-                self._make(n, move)
-            self._settle(n)
-        except Undefined as error:
-            self.passing.append(str(error))
+        if state is not None:
+            self._make(n, move)
+        self._settle(n)
+        if self.passing:
+            raise Undefined(self.passing.pop())
         return n.freeze()
 
     def _first(self) -> State:
@@ -111,8 +77,9 @@ class _Model(Rules):
             Meeting(), 0, 0,
         )  # fmt: skip
 
-    def _at_rest(self, state: State) -> Iterator[str]:
+    def at_rest(self, state: State | None) -> Iterator[str]:
         """What is wrong with a state in which nothing can move."""
+        assert state is not None
         if state.parked or any(at != END for at in state.at):
             yield "deadlock"
             lines = (self._line(state, agent.number) for agent in self.agents)
@@ -137,8 +104,11 @@ class _Model(Rules):
         at = state.at[agent]
         return None if at == END else self.agents[agent].lines[at]
 
-    def _moves(self, state: State) -> Iterator[int | Flight]:
+    def moves(self, state: State | None) -> Iterator[int | Flight]:
         """A class, of which a lane goes on; or a flight, one of which lands."""
+        if state is None:
+            yield END
+            return
         yield from state.flights
         for agent in self.agents:
             line = self._line(state, agent.number)
@@ -451,7 +421,8 @@ class _Model(Rules):
 
     # ------------------------------------------------------------------ stories
 
-    def _label(self, state: State | None, move: int | Flight) -> str:
+    def label(self, state: State | None, move: int | Flight) -> str:
+        """A step of a lane, or what lands."""
         if state is None:
             return "start"
         if isinstance(move, Flight):
@@ -461,15 +432,6 @@ class _Model(Rules):
         agent = self.agents[move]
         step, lane = agent.lines[state.at[move]].step, agent.lanes[state.past[move]]
         return f"warp {agent.warp} lane {lane}: {step}"
-
-    def _story(self, reached: _Reached, state: State | None) -> tuple[str, ...]:
-        """The moves that lead to ``state``."""
-        labels = []
-        while state is not None:
-            before, move = reached[state]
-            labels.append(self._label(before, move))
-            state = before
-        return tuple(reversed(labels))
 
 
 def _bulk(step: s.Step) -> bool:
