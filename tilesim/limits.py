@@ -80,7 +80,7 @@ class Timer:
         self._budget = None
 
     def given(self, step: Callable[[], T], otherwise: T) -> T:
-        """What ``step`` makes; ``otherwise`` if the deadline or the user ends it, who is noted."""
+        """What ``step`` makes; ``otherwise`` if the deadline or the user ends it, as noted."""
         try:
             return step()
         except KeyboardInterrupt:

@@ -1346,8 +1346,8 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
 
 
 def _learners(x: Execution, life: Mbarrier, at: MbarrierAt) -> Sequence[Knowledge]:
-    """What the open phase releases to those who learn what the warp, or a copy that it has issued,
-    does: by the text, only waits of wider scope do in another CTA (U4)."""
+    """What the open phase releases to threads that learn what the warp, or a copy that it has
+    issued, does: by the text, only waits of wider scope do in another CTA (U4)."""
     return life.released[x.machine.ptx and at[0] != x.warp.rank :]
 
 

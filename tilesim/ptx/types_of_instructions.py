@@ -1,7 +1,7 @@
 """Which types instructions have, as the tables of PTX say (9.7.1 to 9.7.10, 9.7.14) and ptxas 13.0
 takes them.
 
-Of others nobody says what they do: they are not read.
+What others do is not defined: they are not read.
 """
 
 from __future__ import annotations

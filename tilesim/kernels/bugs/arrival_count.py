@@ -2,7 +2,7 @@
 
 * `split_load` (B005): a load lowered into two copies announces itself twice.
 * `short_pipeline` (B007): the prologue announces copies that no step of the pipeline waits for.
-* `contiguous_load` (B008): the bytes are expected, but nobody arrives.
+* `contiguous_load` (B008): the bytes are expected, but no thread arrives.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def short_pipeline(
     """jax-ml/jax 3f708b0535 (Mosaic GPU): a dynamic grid shorter than the pipeline is deep.
 
     The prologue starts one copy per stage without asking how many steps there are. With one step
-    and two stages, nobody waits for the second stage's copy; when the pipeline is invoked again,
+    and two stages, no thread waits for the second stage's copy; when the pipeline is invoked again,
     the prologue arrives on that stage's barrier once more, in the same phase. "Arriving too many
     times on our barriers" ended in a launch failure.
 
@@ -139,7 +139,7 @@ def short_pipeline(
 
 @kernel(warps=WARPS + 1, family="bugs", reference=_copy)
 def contiguous_load(k: Builder, *, trips: int = 1, stages: int = 2, fixed: bool = False) -> None:
-    """tile-ai/tilelang #2566: the 1-D bulk copy expects its bytes, but nobody arrives.
+    """tile-ai/tilelang #2566: the 1-D bulk copy expects its bytes, but no thread arrives.
 
     With a trip count of one the copied region is contiguous, so the copy is lowered to a
     non-tensor bulk copy. That path drops the ``emit_arrive`` annotation: the barrier, initialised

@@ -68,8 +68,8 @@ def uneven_pair(
     """DeepGEMM #429: a cluster's CTAs belong to groups with different K.
 
     Each CTA loads one half of every tile and multicasts it, and waits until the consumers of both
-    CTAs have released the stage. Rank 1 has fewer iterations: after its last one nobody loads the
-    second half for rank 0 and nobody releases rank 0's stages.
+    CTAs have released the stage. Rank 1 has fewer iterations: after its last one no CTA loads the
+    second half for rank 0 or releases rank 0's stages.
 
     Fix: no multicast where the CTAs of a cluster can have different trip counts.
     """

@@ -79,7 +79,7 @@ def then_arm(k: Builder, *, equal: bool = False, fixed: bool = False) -> None:
     """tilelang #1908, review: the bytes of a branch are counted on its then-arm only.
 
     Rank 0 loads two tiles, rank 1 the last one. The expectation is injected once, before the
-    branch, with the bytes of the then-arm: rank 1 waits for a tile that nobody copies. If its arm
+    branch, with the bytes of the then-arm: rank 1 waits for a tile that no CTA copies. If its arm
     copies as much (``equal``), the bug is hidden.
 
     Fix: expect per arm what that arm copies.

@@ -40,7 +40,7 @@ def aliased_barriers(k: Builder, *, fixed: bool = False) -> None:
 
     The loads of X and of Y have a barrier each, from two lists; both are barrier 0. The arrival for
     Y meets a phase whose only arrival was that for X, or, if X has landed in between, Y's load
-    counts for a phase that nobody waits for.
+    counts for a phase that no thread waits for.
 
     Fix: every list continues where the one before ended.
     """

@@ -114,7 +114,7 @@ def synthetic_barrier(k: Builder, *, ctas: int = 2, rounds: int = 4, fixed: bool
     A peer whose wait is over may arrive for the next round before a delayed CTA has looked: two
     phases pass, the delayed CTA waits for the third, and its peers for it.
 
-    Fix: two barriers in alternation; nobody can be two rounds ahead.
+    Fix: two barriers in alternation; no CTA can be two rounds ahead.
     """
     k.launch(grid=ctas, cluster=ctas)
     X, Y = k.tensor("X", s32, (ctas, rounds)), k.tensor("Y", s32, (ctas, rounds))
@@ -148,7 +148,7 @@ CASES = (
         rendezvous, {"stages": 2}, "bugs", "exhausted", source="B016",
         note="no schedule deadlocks, but an arrival can land in an earlier phase",
     ),
-    Case(rendezvous, {"stages": 1}, "bugs", "proved", source="B016", note="nobody runs ahead"),
+    Case(rendezvous, {"stages": 1}, "bugs", "proved", source="B016", note="no CTA runs ahead"),
     Case(
         synthetic_barrier, {}, "bugs", "failed", rule=_DEADLOCK, source="B017",
         note="some schedules",

@@ -45,12 +45,12 @@ def block_sparse(
     row the MMA warp does nothing; softmax and correction only exchange the statistic. The commit
     removes these mistakes:
 
-    * ``p arrivals``: both announce P in empty rows, too, and nobody waits for it.
+    * ``p arrivals``: both announce P in empty rows, too, and no warp waits for it.
     * ``own empty``: in empty rows the softmax warps arrive on the barrier that says that the
       statistic may be overwritten; they should wait for it, the correction warps arrive.
     * ``no wait``: in empty rows they neither arrive nor wait.
     * ``phase flip``: the correction warps flip their phase of ``o_full`` after empty rows, too,
-      although nobody arrives. An even number of empty rows hides it.
+      although no thread arrives. An even number of empty rows hides it.
     """
     kinds = tiles.split()
     if not kinds or set(kinds) - {"work", "empty"}:

@@ -1,4 +1,4 @@
-"""Cluster launch control: who reads an answer, until when, and what a failure means."""
+"""Cluster launch control: which warp reads an answer, until when, and what a failure means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named barriers and ``__syncthreads``: ids, thread counts, and who takes part."""
+"""Named barriers and ``__syncthreads``: ids, thread counts, and which warps take part."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def half_count(k: Builder, *, rounds: int = 3, fixed: bool = False) -> None:
 
     Y = 2 X, handed from one warpgroup to the other through one buffer: 128 threads arrive and 128
     wait, but the count of the barriers is 128 instead of 256. Each side completes rounds of its
-    own: nobody waits, nothing is ordered, and the kernel terminates.
+    own: no warp waits, nothing is ordered, and the kernel terminates.
 
     Fix: the count is the number of participants, arriving and waiting ones.
     """

@@ -33,7 +33,7 @@ def too_many_consumers(
 
     512 threads have 128 registers each at launch. The compiler uses 24 and 240 for every layout,
     but 24 * 128 + 240 * 384 = 95232 registers are more than the 65536 of the SM. Helion raised the
-    consumers' and lowered nobody's (``decrease`` off): 128 + 3 * 160 > 4 * 128.
+    consumers' and lowered no others' (``decrease`` off): 128 + 3 * 160 > 4 * 128.
 
     Fix: 24 + 3 * 160 <= 4 * 128.
     """
@@ -97,7 +97,7 @@ CASES = (
     Case(too_many_consumers, {}, "bugs", "failed", _POOL, source="B110"),
     Case(
         too_many_consumers, {"decrease": False}, "bugs", "failed", _POOL, source="B110",
-        note="nobody gives registers back",
+        note="no warp gives registers back",
     ),
     Case(too_many_consumers, {"fixed": True}, "bugs", "proved", source="B110"),
     Case(two_ctas_per_sm, {}, "bugs", "failed", _POOL, source="B112"),

@@ -33,7 +33,7 @@ def _gradients(inputs: Arrays, **params: Any) -> Arrays:
 
 @kernel(target="sm_100a", warps=6, family="bugs", reference=_gradients)
 def token_guard(k: Builder, *, guard: Guard = "token") -> None:
-    """facebookexperimental/triton #1851, 9d72fb055 (B057): a guard on a token nobody releases.
+    """facebookexperimental/triton #1851, 9d72fb055 (B057): a guard on a token never released.
 
     In the backward pass of attention the accumulator of dq takes the columns of dsT, which the mma
     of dk reads from tensor memory. The compiler guards the reuse with a token, but what the dk mma
@@ -86,7 +86,7 @@ def token_guard(k: Builder, *, guard: Guard = "token") -> None:
     with k.role("dq mma", 5), k.elected():
         k.mbarrier.wait(written, 0)
         if guard == "token":
-            k.mbarrier.wait(token, 0)  # BUG: nobody arrives
+            k.mbarrier.wait(token, 0)  # BUG: no thread arrives
         elif guard == "consumer":
             k.mbarrier.wait(consumer, 0)
         k.tcgen05.fence_after_thread_sync()

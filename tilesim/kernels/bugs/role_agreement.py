@@ -1,4 +1,4 @@
-"""Roles that disagree: on how often they loop, on who waits for what, on who owns a pipeline."""
+"""Roles that disagree: on how often they loop, on which of them waits, on which owns a pipeline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def packed_split(
     Y = the row sums of Q @ K.T over the key blocks of one split. The tile scheduler packs the
     number of splits into the upper half of the split index. Softmax and correction unpack it, load
     and MMA do not: for them the range of key blocks starts beyond the end and is empty, and the
-    other two wait for scores that nobody computes. If the number of splits is not packed
+    other two wait for scores that no role computes. If the number of splits is not packed
     (``packed`` off), the index is what every role takes it for.
 
     Fix: unpack it in every role.
@@ -130,7 +130,7 @@ def idle_cta(k: Builder, *, tiles: int = 3, ctas: int = 2, fixed: bool = False) 
     D = A + C, tile by tile in persistent CTAs. So that the main loop's loads go first, the load
     warp arrives on an order barrier once it has issued those of its first tile, and the warp that
     loads C for the epilogue waits there before its own loop. A CTA without a tile has no first
-    tile: nobody arrives, and the epilogue load waits for ever.
+    tile: no thread arrives, and the epilogue load waits for ever.
 
     Fix: wait inside the loop, in the first iteration.
     """
@@ -262,7 +262,7 @@ def foreign_tail(k: Builder, *, tail: bool = True) -> None:
     group 1 tails the pipeline, that is it waits until the last slot has come back. Group 0 tails it
     too, although it neither acquires nor commits: its first wait is for the phase before the first.
     That one passes if the slot has not come back yet; if group 0 is late, it names a phase that
-    nobody completes.
+    no thread completes.
 
     Fix: group 0 has no tail.
     """

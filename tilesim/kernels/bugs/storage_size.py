@@ -31,7 +31,7 @@ def narrow_rows(k: Builder, *, mistake: Mistake = "expects storage") -> None:
 
     A copy completes the *logical* size of the box on its barrier, while the allocation must have
     the size of the *storage*. A compiler with one notion of size gets one of them wrong: expecting
-    the storage size waits for bytes that nobody copies (``expects storage``); allocating the
+    the storage size waits for bytes that no copy brings (``expects storage``); allocating the
     logical size puts the next buffer into the second half of this one (``allocates logical``), and
     the two copies overwrite each other.
 

@@ -142,7 +142,7 @@ def guarded_expect(k: Builder, *, tiles: int = 3, stages: int = 2, fixed: bool =
 
 @kernel(warps=WARPS + 1, family="bugs", reference=_sum)
 def half_migrated(k: Builder, *, api: Api = "count kept") -> None:
-    """NVIDIA/tilus #88: who arrives, the copy or its caller?
+    """NVIDIA/tilus #88: which arrives, the copy or its caller?
 
     At first every copy did its own ``arrive.expect_tx``, and the barrier of two operands had a
     count of two (``implicit``). Then copies stopped arriving: the caller initialises the barrier
@@ -191,7 +191,7 @@ def multicast(k: Builder, *, senders: int = 1, fixed: bool = False) -> None:
     The old copy expected ``popc(mask) * bytes`` on the issuing CTA's barrier and nothing on the
     others. A multicast completes ``bytes`` on the barrier of *every* CTA of the mask. The sums
     agree only if every CTA of the mask multicasts a slice of its own (``senders=2``). With one
-    sender it waits for bytes that go elsewhere, and its peer for an arrival that nobody makes.
+    sender it waits for bytes that go elsewhere, and its peer for an arrival that no thread makes.
 
     Fix: every CTA expects the bytes that land in its own shared memory.
     """
@@ -212,7 +212,7 @@ def multicast(k: Builder, *, senders: int = 1, fixed: bool = False) -> None:
     with k.role("producer", WARPS), k.elected():
         sends = k.cluster_rank < senders
         with k.if_(as_expr(True) if fixed else sends):
-            landing = senders if fixed else ctas  # BUG: popc(mask), whoever else sends
+            landing = senders if fixed else ctas  # BUG: popc(mask), whatever else sends
             k.mbarrier.arrive_expect_tx(full, landing * x_map.box_bytes)
         with k.if_(sends):
             row = k.cluster_rank * (HEIGHT // senders)
@@ -223,7 +223,7 @@ def multicast(k: Builder, *, senders: int = 1, fixed: bool = False) -> None:
         k.mbarrier.wait(full, 0)
         k.tile.load(part, tile[ds(k.warp_id * ROWS, ROWS), :])
         k.tile.store(Y[ds(k.cta_x * HEIGHT + k.warp_id * ROWS, ROWS), :], part)
-    k.cluster.sync()  # nobody leaves while copies into its shared memory are in flight
+    k.cluster.sync()  # no CTA leaves while copies into its shared memory are in flight
 
 
 @kernel(warps=WARPS + 1, family="bugs", reference=_copy)

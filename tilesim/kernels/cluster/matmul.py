@@ -3,7 +3,7 @@
 CTA (x, y) of a ``columns`` x ``rows`` cluster computes tile (y, x) of the cluster's part of C.
 The CTAs of a row share their tile of A, those of a column their tile of B. Every CTA loads one
 slice of each and multicasts it to the CTAs that share it; its full barrier expects the two whole
-tiles, whoever loads the slices.
+tiles, whichever loads the slices.
 
 A producer writes into the stages of all CTAs of its row and column, so the stage must be free in
 all of them: the *empty* barrier is cluster-wide. The consumers of a CTA arrive on it in every CTA

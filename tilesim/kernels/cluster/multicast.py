@@ -60,6 +60,6 @@ def multicast(k: Builder, *, mask: int = 0b0011, tensor_map: bool = True) -> Non
 CASES = (
     Case(multicast, {}, "cluster", "proved"),
     Case(multicast, {"tensor_map": False}, "cluster", "proved", note="bulk copy, no tensor map"),
-    Case(multicast, {"mask": 0b1111}, "cluster", "proved", note="nobody loads for itself"),
+    Case(multicast, {"mask": 0b1111}, "cluster", "proved", note="no CTA loads for itself"),
     Case(multicast, {"mask": 0b1010}, "cluster", "proved", note="rank 1 issues"),
 )

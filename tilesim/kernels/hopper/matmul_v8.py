@@ -2,7 +2,7 @@
 
 A cluster computes 256 x block_n of C, 128 rows per CTA. Both need the same tile of B, so each loads
 half of it and multicasts it to both: B crosses the L2 cache once per cluster. The full barrier of
-each CTA expects the whole tile, whoever loads it.
+each CTA expects the whole tile, whichever loads it.
 
 A producer now writes into both CTAs, so the stage must be empty in both. The consumers release it
 in their own CTA, as before. One thread, the courier, waits for that and tells the other CTA.
