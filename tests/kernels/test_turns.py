@@ -6,11 +6,11 @@ import pytest
 
 import tilesim as ts
 from tests.ptx.test_check import FIRST, INIT, program
+from tests.sim.timed import timed
 from tilesim.checker import check
 from tilesim.dsl.builder import Builder
 from tilesim.findings.finding import Iteration, Participant
 from tilesim.report.source import doing
-from tilesim.sim.machine.simulate import Simulation
 
 
 @ts.kernel(warps=2)
@@ -81,9 +81,7 @@ def test_both_sides_of_a_race_and_misuse_say_their_turn(bug: str, rule: str) -> 
 
 def skipped(program: ts.Program) -> int:
     """Instructions that a run leaves out."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run({}, lambda cluster: None, [0]).stats.skipped
+    return timed(program).stats.skipped
 
 
 @pytest.mark.parametrize("bug", ["never", "early", "outside"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ptx.test_check import lines, program
+from tests.sim.timed import timed
 from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
@@ -69,9 +70,7 @@ def both(mir: Mir) -> Report:
 
 def skipped(mir: Mir) -> int:
     """Instructions that the timed run of the first CTA has skipped."""
-    simulation = Simulation(mir, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run({}, lambda cluster: None, [0]).stats.skipped
+    return timed(mir).stats.skipped
 
 
 @pytest.mark.parametrize("read", READS)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
+from tests.sim.timed import timed
 from tilesim import Builder, u32
 from tilesim.checker import check
 from tilesim.ir.program import Program
-from tilesim.sim.machine.simulate import Run, Simulation
-
-
-def timed(program: Program) -> Run:
-    """The timed run, with repetitions left out where they can be."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run({}, lambda _: None)
 
 
 def observed(least: int) -> Program:

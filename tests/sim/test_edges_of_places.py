@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.sim.timed import timed
 from tilesim import Builder, Program, s32
 from tilesim.checker import check
 from tilesim.ir.expr import Expr, as_expr
-from tilesim.sim.machine.simulate import Run, Simulation
 
 TURNS = 300
 #: where a turn accesses
@@ -106,13 +106,6 @@ def rows(of: Rows, *, wrong: bool) -> Program:
         if of.ends:
             second(as_expr(0))
     return k.finish()
-
-
-def timed(program: Program) -> Run:
-    """The timed run of the first cluster."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run({}, lambda cluster: None, [0])
 
 
 #: nothing of these is left out: that the places of different turns are apart is not decided

@@ -6,15 +6,15 @@ that turn come: from what registers, lanes, memory and barriers hold that moves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.sim.timed import timed
 from tilesim import Builder, Program, s32, s64, select, u8, u16, u32, u64
 from tilesim.checker import check
 from tilesim.ir.expr import Expr, Var, all_of, any_of, as_expr, maximum, minimum
-from tilesim.sim.machine.simulate import Run, Simulation
 
 #: turns, so many that the search for repetitions is worth it early; and of what is not left out
 TURNS, FEW = 4000, 400
@@ -209,13 +209,6 @@ def arriving(state: State, *, wrong: bool, turns: int = TURNS) -> Program:
         k.mbarrier.wait(bar, i & 1)
         k.sync_warp()
     return k.finish()
-
-
-def timed(program: Program, inputs: Mapping[str, Any] | None = None) -> Run:
-    """The timed run of the first cluster, and of those that follow it."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run(inputs or {}, lambda cluster: None, [0])
 
 
 def require_found(state: State, *, left_out: bool = True) -> None:

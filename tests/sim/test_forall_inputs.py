@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.sim.timed import timed
 from tilesim.ir.expr import Expr
 from tilesim.lib import Pipeline, open_cta
-from tilesim.sim.machine.simulate import Simulation
 
 SIZE = 64
 
@@ -166,7 +166,4 @@ def test_repetitions_that_copy_from_what_is_given_are_executed() -> None:
     given = np.zeros((400, 32), np.int32)
     given[300] = 7
     for inputs, skipped in ({}, True), ({"source": given}, False):
-        simulation = Simulation(rows(400), numbers=False, strict="practice")
-        simulation.skips = True
-        run = simulation.run(inputs, lambda cluster: None, [0])
-        assert bool(run.stats.skipped) is skipped
+        assert bool(timed(rows(400), inputs).stats.skipped) is skipped

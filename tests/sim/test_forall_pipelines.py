@@ -12,6 +12,7 @@ import pytest
 import tilesim as ts
 from tests.sim.forall_campaign import judged
 from tests.sim.steady_programs import ring
+from tests.sim.timed import timed
 from tilesim import Builder, s32, u32
 from tilesim.checker.launch_control import are_the_same
 from tilesim.ir.expr import Expr
@@ -19,7 +20,7 @@ from tilesim.ir.program import Program
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.schedule import Stealing
 from tilesim.sim.affine.free_parameter import Free, Scope
-from tilesim.sim.machine.simulate import Run, Simulation
+from tilesim.sim.machine.simulate import Simulation
 
 
 def steps(n: int, *, late: int = -1) -> Program:
@@ -72,13 +73,6 @@ def copied(n: int, *, stages: int = 2, behind: int = 0) -> Program:
         k.mem.load(value, data[(i + behind) % stages, k.lane_id])
         k.mbarrier.arrive(empty[i % stages])
     return k.finish()
-
-
-def timed(program: Program) -> Run:
-    """The timed run, in which repetitions are left out."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = True
-    return simulation.run({}, lambda cluster: None, [0])
 
 
 @pytest.mark.parametrize("build", [steps, copied])

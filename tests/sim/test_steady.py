@@ -20,6 +20,7 @@ from tests.sim.steady_campaign import REPEATED, judged
 from tests.sim.steady_everything import Tally as Everything
 from tests.sim.steady_everything import compare
 from tests.sim.steady_programs import ring
+from tests.sim.timed import timed
 from tilesim import Builder, f32, s32, u32
 from tilesim.dsl.kernel import Kernel
 from tilesim.gpu.emit import emit
@@ -37,14 +38,6 @@ from tilesim.sim.affine.snapshot import Snapshot, slots_of
 from tilesim.sim.affine.state_fields import FIELDS, snapshot
 from tilesim.sim.machine import simulate
 from tilesim.sim.machine.machine import Machine
-from tilesim.sim.machine.simulate import Run, Simulation
-
-
-def timed(program: Program, *, skips: bool) -> Run:
-    """The timed run of the first cluster."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = skips
-    return simulation.run({}, lambda cluster: None, [0])
 
 
 def require_same(program: Program, *, skipped: bool = True) -> ts.Report:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.timed import timed
 from tilesim import Builder, s32
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import attention_v1
 from tilesim.sim.affine.loop_period import Level
 from tilesim.sim.affine.loop_skipping import WHOLE, Skipper, Thrift
-from tilesim.sim.machine.simulate import Run, Simulation
-
-
-def timed(program: Program, *, skips: bool = True) -> Run:
-    """The timed run of the first cluster."""
-    simulation = Simulation(program, numbers=False, strict="practice")
-    simulation.skips = skips
-    return simulation.run({}, lambda cluster: None, [0])
 
 
 def tiles(outer: int, inner: int, *, late: tuple[int, int] = (-1, -1)) -> Program:

@@ -8,7 +8,7 @@ import pytest
 
 import tilesim as ts
 from tests.sim.steady_stores import stores
-from tests.sim.test_steady import timed
+from tests.sim.timed import timed
 from tilesim import Builder, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
