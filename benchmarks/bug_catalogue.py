@@ -200,7 +200,7 @@ FAMILIES: tuple[tuple[str, tuple[Bug, ...]], ...] = (
                 (f"{_JAX}@ddc268126a", f"{_FUSER}#4152"),
                 "columns that other CTAs of the SM hold: which CTAs share an SM is not modelled",
             ),
-            Bug("B057", "reuse guard on a token nobody releases", (f"{_META}#1851",)),
+            Bug("B057", "reuse guard on a token never released", (f"{_META}#1851",)),
             Bug("B058", "reuse guard with a constant slot and phase", (f"{_META}#1853",)),
             Bug(
                 "B059",

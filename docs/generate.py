@@ -110,7 +110,7 @@ inputs; both are for `tilesim run`. `nothing.build(...)`, or `nothing(...)`, giv
 
 _WARPS = """\
 What `with k.role(...) as warps:` and `with k.warpgroup(...) as warps:` give. `warps.barrier` is the
-named barrier of these warps, with an id that nobody picks; `warps.threads` is how many threads
+named barrier of these warps, with an id of its own; `warps.threads` is how many threads
 they have, `warps.members` the warps' numbers."""
 
 _BARRIERS = """\
