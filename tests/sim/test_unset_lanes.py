@@ -274,6 +274,24 @@ def test_what_is_masked_out_is_not_used() -> None:
     assert said(1, "or").rules == {"uninitialised-read"}
 
 
+def test_what_is_masked_out_in_a_warp_that_has_not_set_it_at_all() -> None:
+    body = (
+        "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; mul.wide.u32 %rd3, %r1, 4; "
+        "add.u64 %rd4, %rd1, %rd3; setp.lt.u32 %p1, %r1, 16; setp.lt.u32 %p2, %r1, 33;\n"
+        "@%p1 mov.u32 %r8, 3;\n{masked}\n@%p4 st.global.u32 [%rd4], %r1;"
+    )
+
+    def said(masked: str) -> Report:
+        text = body.format(masked=masked)
+        return report(text, warps=2, params=(".param .u64 x",), values=(Pointer("x", 4096),))
+
+    for mask in ("setp.gt.and.s32 %p4, %r8, 0, %p1;",
+                 "setp.gt.s32 %p3, %r8, 0; and.pred %p4, %p1, %p3;"):  # fmt: skip
+        assert said(mask).verdict == "proved"
+        assert said(mask.replace("%p1", "%p2")).rules == {"uninitialised-read"}
+        assert said(mask.replace("and", "or")).rules == {"uninitialised-read"}
+
+
 def test_one_lane_says_where_all_read() -> None:
     """It has loaded that: the others take it from there."""
     body = (

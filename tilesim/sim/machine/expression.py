@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -474,12 +475,24 @@ def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
     scalar = BINARY[op]
 
     def evaluate(w: Warp) -> Any:
-        a, b = lhs(w), rhs(w)
+        try:
+            a, b = lhs(w), rhs(w)
+        except UnassignedVariable:
+            if not (_settles(op, lhs, w) or _settles(op, rhs, w)):
+                raise
+            return int(op == "or")
         if isinstance(a, (int, float)) and isinstance(b, (int, float)):
             return scalar(a, b)
         return _apply(op, a, b)
 
     return evaluate
+
+
+def _settles(op: str, side: Evaluate, w: Warp) -> bool:
+    """Whether a side of ``op`` that lanes have set decides the result in all active ones."""
+    with suppress(UnassignedVariable):
+        return not w.mask & ~_decides(op, side(w))
+    return False
 
 
 def _binary_const(op: str, lhs: Evaluate, constant: int) -> Evaluate:
