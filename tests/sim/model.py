@@ -9,14 +9,12 @@ from typing import Generic, TypeVar
 
 from tests.sim import steps as s
 from tests.sim.code import END, Code, Strength
-from tests.sim.states import Barrier, Flight, Next, State
+from tests.sim.states import Barrier, Flight, Next, State, Undefined
 
 #: a state of a model, and what can happen in one
 S = TypeVar("S")
 M = TypeVar("M")
 
-#: the largest count of bytes either way (A3)
-_MOST = 2**20 - 1
 #: phases of barriers that were never initialised, and that were invalidated
 UNBORN, DEAD = -1, -2
 
@@ -40,10 +38,6 @@ class Verdict:
     def clean(self) -> bool:
         """Nothing goes wrong in any interleaving."""
         return not self.failures
-
-
-class Undefined(Exception):
-    """A move that breaks a rule: the rule's name."""
 
 
 #: rules of which hardware knows nothing: an execution that breaks one goes on
@@ -189,24 +183,9 @@ class Core(Search[State, Flight | int]):
     def credit(
         self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
     ) -> None:
-        """A.3: arrivals and bytes in one step, and the end of the phase if both are used up.
-
-        A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
-        Who sees a phase end has observed all that counted until then, also before it (H5).
-        """
-        b = n.barriers[index]
-        expected = b.expected - drop
-        if b.pending < 0 or arrivals > b.pending or expected < 0:
-            raise Undefined("over-arrival")
-        pending, tx, publishes = b.pending - arrivals, b.tx + tx, b.open | publishes
-        if not -_MOST <= tx <= _MOST:
-            raise Undefined("tx-mismatch")
-        if pending == 0 and tx == 0:
-            counted = publishes & self.code.credits.get(index, 0)
-            b = Barrier(b.phase + 1, expected or -1, expected, 0, counted, publishes, b.event)
-        else:
-            b = Barrier(b.phase, pending, expected, tx, publishes, b.closed, b.event)
-        n.barriers[index] = b
+        """A.3; who sees a phase end has observed all that counted until then, also before (H5)."""
+        carried = self.code.credits.get(index, 0)
+        n.barriers[index] = n.barriers[index].credited(arrivals, tx, publishes, drop, carried)
 
     def spent(self, writes: int) -> int:
         """What is known of writes when an asynchronous read of the same word is over."""

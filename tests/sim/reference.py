@@ -17,10 +17,10 @@ from typing import Any
 
 from tests.sim import steps as s
 from tests.sim.code import END, Line
-from tests.sim.model import DEAD, UNBORN, Undefined
+from tests.sim.model import DEAD, UNBORN
 from tests.sim.model import TooLarge as TooLarge
 from tests.sim.model import Verdict as Verdict
-from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State
+from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State, Undefined
 from tests.sim.strong import Memory
 from tests.sim.tensor import TensorMemory
 from tests.sim.wgmma import note_groups

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from tests.sim import steps as s
 from tests.sim.code_grid import END, Code, Line
 from tests.sim.flags_grid import Clock, Flag, Touch
-from tests.sim.model import Search, Undefined, Verdict
+from tests.sim.model import Search, Verdict
+from tests.sim.states import Undefined
 
 #: units of bytes that an answer of launch control counts
 _ANSWER = 1

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 
 from tests.sim import steps as s
 from tests.sim.code_lanes import END, LANES, Code, Line
-from tests.sim.model import Search, Undefined, Verdict
-from tests.sim.states import Barrier, Meeting, Named
+from tests.sim.model import Search, Verdict
+from tests.sim.states import Barrier, Meeting, Named, Undefined
 from tests.sim.states_lanes import Flight, Next, State
 
-_MOST = 2**20 - 1
 _SHUFFLES = (s.Gather("shfl"), s.Gather("shfl", used=True))
 #: what a cell counts in bytes, in units
 _CELL, _WORD = 1, LANES
@@ -283,18 +282,7 @@ class _Model(Search[State | None, int | Flight]):
     def _credit(
         self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
     ) -> None:
-        """A.3."""
-        b = n.barriers[index]
-        expected = b.expected - drop
-        if b.pending < 0 or arrivals > b.pending or expected < 0:
-            raise Undefined("over-arrival")
-        pending, tx, publishes = b.pending - arrivals, b.tx + tx, b.open | publishes
-        if not -_MOST <= tx <= _MOST or pending > _MOST:
-            raise Undefined("tx-mismatch")
-        if pending == 0 and tx == 0:
-            n.barriers[index] = Barrier(b.phase + 1, expected or -1, expected, 0, 0, publishes)
-        else:
-            n.barriers[index] = Barrier(b.phase, pending, expected, tx, publishes, b.closed)
+        n.barriers[index] = n.barriers[index].credited(arrivals, tx, publishes, drop)
 
     def _credit_step(self, n: Next, line: Line, lane: int) -> None:
         """What one lane does to a barrier."""

@@ -6,6 +6,13 @@ from typing import NamedTuple
 
 from tests.sim.steps import Scope
 
+#: the largest count of arrivals, and of bytes either way (A3)
+_MOST = 2**20 - 1
+
+
+class Undefined(Exception):
+    """A move that breaks a rule: the rule's name."""
+
 
 class Barrier(NamedTuple):
     """An mbarrier: completed phases, pending and expected arrivals, tx-count, what its open phase
@@ -18,6 +25,29 @@ class Barrier(NamedTuple):
     open: int = 0
     closed: int = 0
     event: int = 0
+
+    def credited(
+        self, arrivals: int, tx: int, publishes: int, drop: int = 0, carried: int = 0
+    ) -> Barrier:
+        """A.3: with arrivals and bytes in one step, and the end of the phase if both are used up;
+        ``carried``: of what it publishes, what the next phase does, too.
+
+        A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
+
+        Raises:
+            Undefined: there are too many.
+        """
+        expected = self.expected - drop
+        if self.pending < 0 or arrivals > self.pending or expected < 0:
+            raise Undefined("over-arrival")
+        pending, tx, publishes = self.pending - arrivals, self.tx + tx, self.open | publishes
+        if not -_MOST <= tx <= _MOST or pending > _MOST:
+            raise Undefined("tx-mismatch")
+        if pending or tx:
+            return self._replace(pending=pending, expected=expected, tx=tx, open=publishes)
+        return Barrier(
+            self.phase + 1, expected or -1, expected, 0, publishes & carried, publishes, self.event
+        )
 
 
 class Named(NamedTuple):
