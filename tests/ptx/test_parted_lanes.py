@@ -6,6 +6,7 @@ import pytest
 
 from tests.ptx.test_check import lines, program, report
 from tilesim.checker import Report
+from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Pointer
 from tilesim.sim.machine.simulate import Simulation
 from tilesim.sim.schedulers.exhaustive import explore
@@ -67,6 +68,42 @@ def test_a_cluster_barrier_orders_the_lanes_of_a_warp(aligned: str) -> None:
         wrong = run(*parts)
         assert wrong.rules == {"race"}
         assert lines(wrong) == [5 + parts.index(OWN), 6 + len(parts)]
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_lanes_that_pass_by_a_wait_at_the_cluster_barrier_arrive_again(strict: Strict) -> None:
+    """Each thread waits for a round before it arrives at the next one (D2)."""
+    arrive, wait = "barrier.cluster.arrive;\n", "barrier.cluster.wait;\n"
+    for guard, rules in (("", set()), ("@%p1 ", {"named-barrier"})):
+        body = START + arrive + guard + wait + OWN + arrive + wait + NEXT
+        found = report(body, warps=2, cluster=2, grid=2, strict=strict)
+        assert found.rules == rules
+        assert found.verdict == ("failed" if rules else "proved")
+
+
+#: lanes 0 and 1 wait for lane 5 at an mbarrier, before they wait for the cluster
+_MBARRIER = """setp.eq.u32 %p4, %r1, 0; setp.eq.u32 %p6, %r1, 5; mov.u32 %r7, 1;
+@%p4 mbarrier.init.shared::cta.b64 [%r3+2048], %r7; bar.sync 0;
+barrier.cluster.arrive;
+@%p1 bra B;
+W: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r3+2048], 0; @!%p5 bra W;
+B: {before}barrier.cluster.wait;
+{after}
+"""
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_wait_at_the_cluster_barrier_is_one_for_the_lanes_of_the_warp(strict: Strict) -> None:
+    """As its arrival is (D3)."""
+    tells = "@%p6 mbarrier.arrive.shared::cta.b64 _, [%r3+2048]; "
+
+    def run(before: str, after: str) -> Report:
+        body = _MBARRIER.format(before=before, after=after)
+        return report(START + body, warps=1, strict=strict)
+
+    assert run(tells, "").verdict == "proved"
+    wrong = run("", tells)
+    assert wrong.rules == {"deadlock"}
 
 
 COPY = "ld.param.u64 %rd1, [x];\ncp.async.ca.shared.global [%r4], [%rd1], 4;\n"

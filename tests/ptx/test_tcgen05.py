@@ -386,6 +386,14 @@ def test_an_answer_is_read_from_a_register_of_128_bits() -> None:
     assert sorted(p.loc.line - FIRST for p in race.participants) == [3, 4]
 
 
+def test_an_answer_is_computed_of_registers() -> None:
+    """Whatever stands first in the code, an addition or the load."""
+    moved = "{%rd10, %rd11}, %q1; add.u64 %rd10, %rd10, 0; xor.b64 %rd11, %rd11, 0;"
+    answer = ANSWER.replace("{%rd10, %rd11}, %q1;", moved)
+    assert asked(ASK + WAIT + answer.replace("{no}", "")).verdict == "proved"
+    assert asked(ASK + WAIT + answer.replace("{no}", "!")).rules == {"launch-control"}
+
+
 @pytest.mark.parametrize("unless", ["", "!"])
 def test_a_register_that_nothing_was_loaded_into_answers_no_request(unless: str) -> None:
     """What goes wrong is the load, and no failure is seen: the query of it is not at fault."""

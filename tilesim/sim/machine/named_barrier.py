@@ -49,6 +49,8 @@ class Generation:
     complete: bool = False
     #: of the warps that joined, where the barrier hands them on
     fences: Fences | None = None
+    #: by warp of which lanes come to the wait one after the other: those that have (D3)
+    waiting: dict[Agent, int] = field(default_factory=dict)
 
     @property
     def joined(self) -> Clock:
@@ -185,6 +187,20 @@ class NamedBarrier(Barrier):
             gathering.generation = self.current
             self.join(gathering.entry, gathering.threads, known, visible=True)
             self.wake_waiters()  # lanes that have only arrived go on
+        elif any(warp in each.waiting for each in (self.current, self.previous) if each):
+            self.wake_waiters()  # lanes that wait for those that have ended go on
+
+    def all_wait(self, warp: Agent, mask: int, generation: Generation) -> bool:
+        """Whether all lanes of a warp that have not exited, some of which come now, have come to
+        the wait for a round (D3)."""
+        come = generation.waiting.get(warp, 0)
+        if mask == warp.live_mask or not warp.live_mask & ~come:
+            return True
+        generation.waiting[warp] = come | mask
+        if warp.live_mask & ~(come | mask):
+            return False
+        self.wake_waiters()
+        return True
 
     def join(self, join_: Join, threads: int | None, clock: Clock, *, visible: bool) -> Generation:
         """Adds a warp to the open generation and completes it if it is full; returns it."""

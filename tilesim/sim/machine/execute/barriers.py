@@ -235,8 +235,10 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
                 "barrier.cluster.wait without an arrive of this warp in the round (U30)",
                 "execute barrier.cluster.arrive before every barrier.cluster.wait",
             )
-        barrier = w.cta.cluster.barrier
+        barrier, found = w.cta.cluster.barrier, round_of(generation)
         assert barrier is not None
+        if found is not None and not barrier.all_wait(w.origin, w.mask, found):
+            return w.block(barrier, f"waits for lanes of its warp at {barrier.label}", op)
         blocked = _wait_for(w, barrier, generation, op)
         if not blocked:
             w.cluster_round = None

@@ -112,7 +112,7 @@ def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response
     """Takes a response from two registers of 64 bits."""
     parts = [c.expr(register) for register in registers]
     setters = _loads(c, op.number, registers)
-    loaded = any(not value_of(c.mir.effects[n]) for n in setters)
+    loaded = any(value_of(c.mir.effects[n]) is None for n in setters)
 
     def take(w: Warp, op: Op) -> Answer:
         values = [uniform(part(w), w) & _HALF for part in parts]
