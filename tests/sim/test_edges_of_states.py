@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.litmus.notation import ones
-from tests.sim.test_edges_of_repetitions import timed
+from tests.sim.timed import timed
 from tilesim import Builder, Program, bf16, f16, f32, select
 from tilesim.arith.types import pred, s32
 from tilesim.checker import check
