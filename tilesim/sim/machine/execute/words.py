@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import DType
-from tilesim.ir.effects import Orders
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
@@ -441,10 +440,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     words = counted_words(c, op, word)
     poll = look(c, op, word, words)
     left: tuple[int, Unknown] | None = None
-    acquires = word.acquires or any(e.acquires for _, e in c.mir.all_of(Orders))
-    unused = words is None and not c.decides(word.result)
-    if slot is not None and unused and not acquires and how in COMMUTATIVE:
-        # nothing follows what it finds, nor whose operation that is: it is a reduction
+    if slot is not None and how in COMMUTATIVE and words is None and not c.decides(word.result):
+        # nothing follows what it finds: it is a reduction
         left, slot = (slot, Unknown(f"the result of atom.{how} on {name}", loc=op.loc)), None
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
