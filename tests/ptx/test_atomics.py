@@ -40,6 +40,38 @@ def test_lanes_that_each_draw_from_a_word_of_their_own(late: int) -> None:
     assert "the result of atom.add on a may depend on the schedule" in alone.reasons[0]
 
 
+#: each lane adds to the word whose number it has loaded, and uses what it finds there
+FOUND = """.shared .align 4 .b8 ranks[256];
+ld.param.u64 %rd1, [a]; mov.u32 %r4, %tid.x; mul.wide.u32 %rd2, %r4, 4; ld.param.u64 %rd3, [b];
+add.s64 %rd3, %rd3, %rd2; add.s64 %rd2, %rd1, %rd2; ld.global.u32 %r5, [%rd2];
+shl.b32 %r5, %r5, 2; mov.u32 %r6, ranks; add.u32 %r7, %r6, %r5;
+shl.b32 %r8, %r4, 2; add.u32 %r8, %r6, %r8; mov.u32 %r9, 0; st.shared.u32 [%r8], %r9;
+bar.sync 0;
+atom.shared.add.u32 %r10, [%r7], 1;
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "meet", "verdicts"),
+    [
+        ("st.global.u32 [%rd3], %r10;", True, {"proved"}),
+        ("st.global.u32 [%rd3], %r10;", False, {"failed"}),
+        ("setp.eq.u32 %p2, %r10, 7; @%p2 bar.sync 1, 96;", True, {"bounded", "failed"}),
+        ("shl.b32 %r10, %r10, 2; add.u32 %r10, %r6, %r10; st.shared.u32 [%r10], %r4;", True,
+         {"bounded", "failed"}),
+    ],
+)  # fmt: skip
+def test_what_an_atomic_finds_matters_where_it_decides(
+    use: str, meet: bool, verdicts: set[str]
+) -> None:
+    """Which of two lanes comes first at a word is open; a number that is only stored may be."""
+    words = Pointer("a", 256, 0, Contents("u32", tuple(i // 2 for i in range(64))))
+    body = FOUND if meet else FOUND.replace("bar.sync 0;\n", "")
+    params, values = (".param .u64 a", ".param .u64 b"), (words, Pointer("b", 256))
+    found = report(body + use, params=params, values=values, warps=2)
+    assert found.verdict in verdicts
+
+
 def test_a_number_of_128_bits_is_not_modelled() -> None:
     with pytest.raises(Unsupported, match="atomics on b128"):
         report(

@@ -143,6 +143,10 @@ class Operands:
         """True if the tensor of this name holds bytes."""
         return self.numbers or name in self._observed
 
+    def decides(self, result: Var | None) -> bool:
+        """True if a register's number may reach a branch, a barrier or an address."""
+        return result is not None and (self.numbers or result.name in self.flow.deciding)
+
     def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
         """``mbar`` as a function of a warp."""
         if isinstance(mbar.array, AddressedMbarriers):

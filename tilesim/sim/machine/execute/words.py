@@ -439,6 +439,10 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
 
     words = counted_words(c, op, word)
     poll = look(c, op, word, words)
+    left: tuple[int, Unknown] | None = None
+    if slot is not None and how in COMMUTATIVE and words is None and not c.decides(word.result):
+        # nothing follows what it finds: it is a reduction
+        left, slot = (slot, Unknown(f"the result of atom.{how} on {name}", loc=op.loc)), None
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
     may_draw = words is not None and slot is not None and poll is None and not word.view.remote
@@ -533,6 +537,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             hand_over(w, memory, addresses, addresses.tolist())
             if slot is not None:
                 assign(w, slot, unknown)
+            if left is not None:
+                assign(w, *left)
             return None
         if words is not None and timed and not waits:
             if w.may_access is not None and words.beside:
@@ -557,6 +563,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             if in_turn:
                 found = machine.tickets.number(w, name, place, found)
             assign(w, slot, found if fit is None else fit(found))
+        if left is not None:
+            assign(w, *left)
         return None
 
     return _each_peer(view, step)
