@@ -129,8 +129,7 @@ class Cta:
         found = [b.component for b in (*self.mbarriers.values(), *self.spare_mbarriers)]
         for warp in self.warps:
             groups = (group.component for group in warp.groups.values())
-            found += [warp.base, *warp.group_components, *groups]
-            found += warp.parts.components if warp.parts else ()
+            found += [*warp.parts.components, *warp.group_components, *groups]
         return found
 
     @property

@@ -291,13 +291,13 @@ def supersede(
         elif not access.asynchronous:
             # the same instruction of the same warp, once more: the earlier time adds nothing, but
             # what other parts of the warp do at this one, which only they make known
-            parts = access.warp.parts
-            own = (access.component,) if parts is None else parts.components
+            warp = access.warp
+            own = warp.parts.components if warp.may_divide else (access.component,)
             again = [
                 record
                 for record in covered.writes.at(own)
                 if record.op is access.op
-                and record.warp is access.warp
+                and record.warp is warp
                 and not (record.iteration and record.iteration == access.iteration)
                 and record not in outlast
             ]

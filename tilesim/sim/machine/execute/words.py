@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import DType
+from tilesim.ir.effects import Orders
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
@@ -440,8 +441,10 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     words = counted_words(c, op, word)
     poll = look(c, op, word, words)
     left: tuple[int, Unknown] | None = None
-    if slot is not None and how in COMMUTATIVE and words is None and not c.decides(word.result):
-        # nothing follows what it finds: it is a reduction
+    learns_of_others = acquires or any(e.acquires for _, e in c.mir.all_of(Orders))
+    follows = words is not None or learns_of_others or c.decides(word.result)
+    if slot is not None and how in COMMUTATIVE and not follows:
+        # nothing follows what it finds, nor whose operation that is: it is a reduction
         left, slot = (slot, Unknown(f"the result of atom.{how} on {name}", loc=op.loc)), None
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
