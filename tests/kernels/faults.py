@@ -234,7 +234,7 @@ _FAMILIES = (
     faults(variants_blackwell.scores_in_place, "begin", "unasked", "loading", "ahead"),
     faults(variants_blackwell.two_answers, "slot", "none"),
     faults(mistakes.ring, "lanes", "all", "again", "slot", "unwaited", "twice"),
-    faults(mistakes.turns, "count", "id", "trips", "nobody", "stray"),
+    faults(mistakes.turns, "count", "id", "trips", "unwaited", "stray"),
     faults(mistakes.staged, "late", "uncommitted"),
     faults(mistakes.in_a_row, "cycle", "exit", "once more"),
     faults(mistakes.pair, "bytes", "rank"),

@@ -60,9 +60,9 @@ def turns(k: Builder, *, fault: str = "") -> None:
     more = int(fault == "trips")
     with k.role("take", 1), k.loop(TURNS + more) as i:  # @trips
         k.bar.arrive(2, 64)
-        if fault != "nobody":
+        if fault != "unwaited":
             k.bar.sync(1, 64)
-        k.mem.load(value, word[k.lane_id])  # @nobody
+        k.mem.load(value, word[k.lane_id])  # @unwaited
         k.mem.store(result[i, k.lane_id], value)
     with k.role("rest", (2, 3)):
         if fault == "stray":

@@ -78,7 +78,7 @@ CAUSES: Mapping[str, str] = {
     "mistakes::turns[fault=count]": "2 warps come to the named barrier",
     "mistakes::turns[fault=id]": "no other warp comes to named barrier 3",
     "mistakes::turns[fault=trips]": "comes 5 times to named barrier 1",
-    "mistakes::turns[fault=nobody]": "no warp waits there",
+    "mistakes::turns[fault=unwaited]": "no warp waits there",
     "mistakes::turns[fault=stray]": "4 warps join the named barrier",
     "mistakes::staged[fault=late]": "cp.async.wait_group 2 does not wait",
     "mistakes::staged[fault=uncommitted]": "cp.async is never committed",
@@ -154,7 +154,7 @@ FIXES: Mapping[str, str] = {
     "mistakes::turns[fault=count]": "join with 64",
     "mistakes::turns[fault=id]": "named barrier 3",
     "mistakes::turns[fault=trips]": "named barrier 1",
-    "mistakes::turns[fault=nobody]": "join named barrier 1",
+    "mistakes::turns[fault=unwaited]": "join named barrier 1",
     "mistakes::turns[fault=stray]": "all 128 threads",
     "mistakes::staged[fault=late]": "fewer groups than 2",
     "mistakes::staged[fault=uncommitted]": "commit_group after",
@@ -178,7 +178,7 @@ def rows() -> Iterator[Any]:
         yield pytest.param(name, level, marks=() if told or number % 3 == 0 else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("name", "level"), rows())
+@pytest.mark.parametrize(("name", "level"), [*rows()])
 def test_a_kernel_is_judged_as_the_verdict_file_says(
     name: str, level: Strict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 Random kernels branch on words that they load, on several levels and in loops, some of them left
 in the middle, or go on there; they trap, and end where a word says so that all threads load or
 that they have voted for. They access shared memory, global memory and the threads' own, at places
-that may be data as well. What is proved of a kernel whose words nobody knows has to be right
+that may be data as well. What is proved of a kernel whose words are not known has to be right
 whatever they are: with words that are given, nothing may fail.
 """
 
@@ -172,7 +172,7 @@ def kernel(seed: int) -> str:
 
 
 def verdict(body: str, words: tuple[int, ...] = (), *, ctas: int = 1) -> Report:
-    """What `check` says of it, with these words of data or with ones that nobody knows."""
+    """What `check` says of it, with these words of data or with ones that are not known."""
     known = Contents("u32", words + words[:ctas]) if words else None
     zero = Contents("u32", (0,) * 256 * ctas)
     values = (Pointer("a", 4 * (_THREADS + ctas), 0, known), Pointer("b", 1024 * ctas, 0, zero))
@@ -191,7 +191,7 @@ def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
 
 
 def judged(number: int, times: int, ctas: int = 1) -> Judged:
-    """The verdict where nobody knows the words; what fails although that is `proved`."""
+    """The verdict where the words are not known; what fails although that is `proved`."""
     body = kernel(number)
     found = verdict(body, ctas=ctas)
     wrong = ""
@@ -210,7 +210,7 @@ def judged(number: int, times: int, ctas: int = 1) -> Judged:
 @click.option("--times", default=4, show_default=True, help="Random words of a kernel.")
 @click.option("--ctas", default=1, show_default=True)
 def main(times: int, ctas: int) -> Judge:
-    """Compare what is said of kernels whose words nobody knows with kernels of given words."""
+    """Compare what is said of kernels whose words are not known with kernels of given words."""
     return partial(judged, times=times, ctas=ctas)
 
 

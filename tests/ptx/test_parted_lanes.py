@@ -106,6 +106,16 @@ def test_a_wait_at_the_cluster_barrier_is_one_for_the_lanes_of_the_warp(strict: 
     assert wrong.rules == {"deadlock"}
 
 
+def test_a_wait_at_the_cluster_barrier_is_for_no_lane_that_has_ended() -> None:
+    """Lanes 0 and 1 end when the second warp has told them to, the others wait before that."""
+    text = _MBARRIER.replace("eq.u32 %p6, %r1, 5", "eq.u32 %p6, %r1, 33")
+    body = text.format(before="", after="").replace("bra W;\n", "bra W; ret;\n")
+    first = "barrier.cluster.arrive;\n"
+    late = "@!%p6 bra T; @%p6 mbarrier.arrive.shared::cta.b64 _, [%r3+2048];\nT: "
+    assert report(START + body.replace(first, first + late), warps=2).verdict == "proved"
+    assert report(START + body, warps=2).rules == {"deadlock"}
+
+
 COPY = "ld.param.u64 %rd1, [x];\ncp.async.ca.shared.global [%r4], [%rd1], 4;\n"
 DONE = "cp.async.wait_all;\n"
 

@@ -183,7 +183,7 @@ class Core(Search[State, Flight | int]):
     def credit(
         self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
     ) -> None:
-        """A.3; who sees a phase end has observed all that counted until then, also before (H5)."""
+        """A.3; what sees a phase end has observed all that counted until then, also before (H5)."""
         carried = self.code.credits.get(index, 0)
         n.barriers[index] = n.barriers[index].credited(arrivals, tx, publishes, drop, carried)
 
@@ -198,7 +198,7 @@ class Core(Search[State, Flight | int]):
     def covered(self, n: Next, goal: int, words: Iterable[int], known: int) -> int:
         """What a write of whole words comes after: who knows the write is over knows it of these.
 
-        They were before it, and nobody who comes after it can see them.
+        They were before it, and nothing that comes after it can see them.
         """
         events = 0
         for word in words:

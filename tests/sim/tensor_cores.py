@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim import Builder, Program, f32, u32
+from tilesim import Builder, Program, bf16, f32, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
-from tilesim.ir.declarations import GlobalTensor, SharedTensor, TensorMap, View
+from tilesim.ir.declarations import GlobalTensor, Mbarriers, SharedTensor, TensorMap, View
 from tilesim.ir.expr import Operand, Var
 from tilesim.ir.ops.tcgen05_mma import CtaGroup, LoadShape
 from tilesim.ir.tensor_memory import TmemView
@@ -42,6 +42,21 @@ def outputs(
     run = simulate(program, inputs, strict="ptx")
     assert run.findings == ()
     return run.outputs
+
+
+def zeros(k: Builder) -> tuple[SharedTensor, SharedTensor, Mbarriers]:
+    """Operands A and B of a product of 128 x 32 x 16, which warp 0 fills, and an mbarrier."""
+    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
+    done = k.mbarriers("done")
+    for tensor, rows in ((a, 128), (b, 32)):
+        zero = k.fragment(f"zero{rows}", bf16, (rows, 16))
+        k.tile.fill(zero, 0)
+        with k.role("T", 0):
+            k.tile.store(tensor, zero)
+    k.fence.proxy_async()
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    return a, b, done
 
 
 def allocate(k: Builder, columns: int = 128, *, cta_group: CtaGroup = 1) -> Var:

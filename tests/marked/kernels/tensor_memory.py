@@ -1,8 +1,8 @@
-"""Allocations of tensor memory, and who may use and free them."""
+"""Allocations of tensor memory, and which warps may use and free them."""
 
 from __future__ import annotations
 
-from tests.sim.tensor_cores import allocate, free
+from tests.sim.tensor_cores import allocate, free, zeros
 from tilesim import Builder, bf16, f32, kernel, u32
 
 
@@ -22,15 +22,7 @@ def a_store_behind_a_complete_one(k: Builder) -> None:
 
 @kernel(target="sm_100a", warps=1)
 def a_sum_onto_what_nothing_wrote(k: Builder) -> None:
-    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
-    done = k.mbarriers("done")
-    for tensor, rows in ((a, 128), (b, 32)):
-        zero = k.fragment(f"zero{rows}", bf16, (rows, 16))
-        k.tile.fill(zero, 0)
-        k.tile.store(tensor, zero)
-    k.fence.proxy_async()
-    with k.one_thread():
-        k.mbarrier.init(done, 1)
+    a, b, done = zeros(k)
     address = allocate(k, 64)
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
     first = 0  # ok
@@ -46,16 +38,7 @@ def a_sum_onto_what_nothing_wrote(k: Builder) -> None:
 @kernel(target="sm_100a", warps=2)
 def a_lane_that_has_fenced_hands_on_in_memory(k: Builder) -> None:
     """One lane waits, relaxed, and fences; its warp meets it, and loads (U20)."""
-    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
-    done, part = k.mbarriers("done"), k.fragment("part", f32, (32, 32))
-    for tensor, rows in ((a, 128), (b, 32)):
-        zero = k.fragment(f"zero{rows}", bf16, (rows, 16))
-        k.tile.fill(zero, 0)
-        with k.role("T", 0):
-            k.tile.store(tensor, zero)
-    k.fence.proxy_async()
-    with k.one_thread():
-        k.mbarrier.init(done, 1)
+    (a, b, done), part = zeros(k), k.fragment("part", f32, (32, 32))
     address = allocate(k, 64)
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
     with k.role("T", 0), k.elected():
