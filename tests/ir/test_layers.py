@@ -17,10 +17,10 @@ ROWS = """
 __main__ kernels.__main__ > cli > mcp
 strategies > kernels fuzz
 triton tilelang tilus cute > recording > report capture
-gpu > conform | predict | export
+gpu > conform > autopsy | predict | export
 checker > repair > mistakes | loader
 sim.schedulers > sim.affine > sim.observers
-sim.machine | ptx | gpu.emit
+sim.machine | ptx | gpu.emit | cubin
 lib mark > dsl | transforms
 ir.verify > ir.checks ir.text > analysis | findings | proof
 parallel limits

@@ -1,0 +1,1 @@
+"""Machine code: cubins that NVRTC makes here."""
