@@ -210,8 +210,9 @@ def test_control_characters_in_a_source_line_and_a_path_are_escaped(
 
 def test_colours_are_ours_only(write: Write, tilesim_cli: Invoke) -> None:
     from tilesim.cli.examine import Examination
+    from tilesim.layout import Style
     from tilesim.loader import load_one
-    from tilesim.report.text import Style, result_text
+    from tilesim.report.text import result_text
 
     target = load_one(write("k.tile", text("k.py", f"`{ESCAPED}`", ESCAPED)))
     examine = Examination(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tilesim.layout import PLAIN, Style
 from tilesim.report.story import barriers_of, lines, of_result, tell
-from tilesim.report.text import PLAIN, Style, result_text
+from tilesim.report.text import result_text
 
 from .programs import checked, line
 

@@ -13,8 +13,9 @@ import pytest
 from tilesim.cli.options import style_for
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.layout import Style
 from tilesim.report.result import Failure, Rejected, Result
-from tilesim.report.text import Style, render, result_text
+from tilesim.report.text import render, result_text
 
 from .pictures import IMAGES, pictures
 from .programs import checked

@@ -40,6 +40,7 @@ from tilesim.cli.options import (
 from tilesim.cli.resume import Unfinished
 from tilesim.cli.session import Session, say_interrupted, say_withheld
 from tilesim.errors import UsageError
+from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report import ci
@@ -182,7 +183,7 @@ def command(
         among = Examination(pictures, resume=resume, jobs=1, **search)
         alone, settings = replace(among, jobs=jobs, progress=progress), among.settings
     stream = output_format == "text" and output is None and not diff
-    style = style_for(sys.stdout) if output is None else text_report.PLAIN
+    style = style_for(sys.stdout) if output is None else PLAIN
     style = replace(style, verbose=verbose)
     shown = iter(range(sys.maxsize))
 
@@ -250,7 +251,7 @@ def _code(session: Session, accept: Accept) -> int:
     return code
 
 
-def _diff(session: Session, output: Path | None, style: text_report.Style) -> None:
+def _diff(session: Session, output: Path | None, style: Style) -> None:
     """The repairs on stdout or in a file; verdicts and what was chosen on stderr."""
     diff = Diff.of(session.results)
     deliver(diff.text(), output)
@@ -263,7 +264,7 @@ def _report(
     output_format: str,
     output: Path | None,
     stream: bool,
-    style: text_report.Style,
+    style: Style,
 ) -> None:
     if output_format == "json":
         interrupted = None

@@ -12,10 +12,11 @@ from tilesim.checker import check
 from tilesim.cli.options import style_for
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import printed
+from tilesim.layout import Style
 from tilesim.loader import load
 from tilesim.report.compare import compare
 from tilesim.report.result import Checked
-from tilesim.report.text import Style, headlines, result_text
+from tilesim.report.text import headlines, result_text
 from tilesim.sim.machine.simulate import simulate
 
 _GEMM = f"{matmul_v5.__name__}::matmul"

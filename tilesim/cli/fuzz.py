@@ -50,11 +50,12 @@ from tilesim.fuzz.cases import (
     space,
 )
 from tilesim.ir.program import Program, Strict
+from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given, is_ptx, load_one
 from tilesim.records import dataclass
 from tilesim.report.json import result_json
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, Checked
-from tilesim.report.text import PLAIN, Style, result_text
+from tilesim.report.text import result_text
 from tilesim.wording import count
 
 #: cases tried when neither --cases nor --time is given

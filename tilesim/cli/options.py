@@ -22,9 +22,9 @@ from tilesim.checker.assumptions import require_names
 from tilesim.checker.report import Values
 from tilesim.errors import UsageError
 from tilesim.files import show_below
+from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
-from tilesim.report.text import PLAIN, Style
 from tilesim.wording import inert, printable, rough
 
 MAX_SEED = (1 << 63) - 1

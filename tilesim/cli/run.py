@@ -29,6 +29,7 @@ from tilesim.cli.options import (
 from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.layout import Style, labelled
 from tilesim.loader import Given, Target, load
 from tilesim.records import dataclass
 from tilesim.report.compare import Comparison, compare
@@ -42,9 +43,7 @@ from tilesim.report.result import (
 )
 from tilesim.report.text import (
     Modelled,
-    Style,
     findings_text,
-    labelled,
     modelled,
     refused,
     result_text,

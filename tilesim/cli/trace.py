@@ -31,12 +31,13 @@ from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given, Target, load_one
 from tilesim.predict.predict import Prediction, predict, prediction_json
 from tilesim.records import dataclass, replace
 from tilesim.report.json import SCHEMA, finding_json
 from tilesim.report.result import FINDINGS, OK
-from tilesim.report.text import PLAIN, Style, findings_text
+from tilesim.report.text import findings_text
 from tilesim.report.timeline import Part, parts_json, strips
 from tilesim.sim.machine.simulate import kernel_of
 from tilesim.sim.observers.timeline import LIMIT, Recording, Timeline, record

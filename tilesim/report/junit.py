@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree as Xml
 
+from tilesim.layout import Style
 from tilesim.report.clean import clean
 from tilesim.report.result import OK, USAGE, Checked, Result
-from tilesim.report.text import Style, result_text, verdict_of
+from tilesim.report.text import result_text, verdict_of
 
 #: what XML 1.0 does not allow
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -11,7 +11,7 @@ from typing import Any
 from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES
 from tilesim.errors import UsageError
 from tilesim.findings.rules import RULE_DOCS, RuleDoc, numbered
-from tilesim.report.text import PLAIN, Style
+from tilesim.layout import PLAIN, Style
 
 #: how a proof that leans on something becomes an error
 _DENY = "tilesim check --deny {} takes a proof that leans on it for an error."

@@ -14,10 +14,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
 from typing import NamedTuple
-
-import click
 
 from tilesim.checker import Report
 from tilesim.checker.assumptions import Leaning
@@ -30,6 +27,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
+from tilesim.layout import COLOURS, COLUMN, LEAST, PLAIN, Style, field, wrapped
 from tilesim.loader import Target
 from tilesim.ptx.demangle import short
 from tilesim.ptx.launch import Launch, Map, Scalar
@@ -160,17 +158,8 @@ def _where(deed: Deed | None) -> object:
     return deed and (deed.on and deed.on.anywhere, deed.parity)
 
 
-WIDTH = 100
-_LEAST = 50
-_COLUMN = 12
 #: culprits that are shown
 _CULPRITS = 3
-_COLOURS = {
-    "proved": "green", "exhausted": "green", "bounded": "yellow", "unsupported": "yellow",
-    "failed": "red", "denied": "red", "rejected": "red", "error": "red",
-}  # fmt: skip
-
-
 #: lines of a report, if not all of a longer one is asked for
 SCREEN = 48
 
@@ -191,31 +180,6 @@ _LESS = (
     _Detail(12, 8, 24, 4), _Detail(8, 6, 16, 4), _Detail(6, 4, 12, 3), _Detail(5, 3, 8, 2),
     _Detail(4, 2, 5, 2), _Detail(3, 1, 3, 1),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Style:
-    """How wide, and whether in colour."""
-
-    width: int = WIDTH
-    colour: bool = False
-    #: show all of a report that is longer than a screen
-    verbose: bool = False
-
-    def paint(self, text: str, verdict: str) -> str:
-        """``text`` in the colour of a verdict."""
-        return click.style(text, fg=_COLOURS[verdict], bold=True) if self.colour else text
-
-    def bold(self, text: str) -> str:
-        """``text`` set off from the rest."""
-        return click.style(text, bold=True) if self.colour else text
-
-    def dim(self, text: str) -> str:
-        """``text`` that steps back."""
-        return click.style(text, dim=True) if self.colour else text
-
-
-PLAIN = Style()
 
 
 def render(results: Iterable[Result], style: Style = PLAIN) -> str:
@@ -243,7 +207,7 @@ def result_text(result: Result, style: Style = PLAIN) -> str:
         if len(lines) < SCREEN:
             break
     left = f"a report of {count(len(whole), 'line')}, cut to a screen: --verbose shows all of it"
-    return inert("\n".join([*lines[: SCREEN - 1], *_field("...", left, style, indent=2)]) + "\n")
+    return inert("\n".join([*lines[: SCREEN - 1], *field("...", left, style, indent=2)]) + "\n")
 
 
 def headlines(result: Checked, style: Style = PLAIN) -> str:
@@ -285,14 +249,14 @@ def counted(results: Iterable[Result]) -> str:
     parts = [
         f"{counts[verdict]} {verdict}"
         + (f" ({leaning[verdict]} conditionally)" if leaning[verdict] else "")
-        for verdict in _COLOURS if counts[verdict]
+        for verdict in COLOURS if counts[verdict]
     ]  # fmt: skip
     return f": {', '.join(parts)}" if parts else ""
 
 
 def table(results: Iterable[Result], style: Style = PLAIN) -> str:
     """A row per kernel, the worst last: verdict, kernel, and what was found or why it is open."""
-    order = list(_COLOURS)
+    order = list(COLOURS)
     cleaned = (clean(result) for result in results)
     rows = sorted(
         ((verdict_of(r), r.kernel, _summary(r)) for r in cleaned),
@@ -305,7 +269,7 @@ def table(results: Iterable[Result], style: Style = PLAIN) -> str:
 def _row(row: tuple[str, str, str], widths: Sequence[int], style: Style) -> str:
     verdict, kernel, gist = row
     line = f"{verdict:{widths[0]}}  {kernel:{widths[1]}}  {gist}".rstrip()
-    width = max(style.width, _LEAST, sum(widths) + 4)
+    width = max(style.width, LEAST, sum(widths) + 4)
     line = line if len(line) <= width else f"{line[: width - 3]}..."
     return line.replace(verdict, style.paint(verdict, verdict), 1) + "\n"
 
@@ -355,7 +319,7 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
                 yield ""
                 yield from [*_repairs(result.repairs, style)][:-1]
         case Failure(message=message, places=places):
-            yield from _wrapped(message, 2, 4, style)
+            yield from wrapped(message, 2, 4, style)
             for place in places:
                 yield from _source(place, 6, style, place=len(places) > 1)
 
@@ -387,7 +351,7 @@ def _for_values(result: Checked, claim: Claim, style: Style) -> str:
     (first, values), *others = claim.parts
     said = [f"{style.paint(first.upper(), first)} {style.bold(result.kernel)} for {values}"]
     for verdict, values in others:
-        known = verdict in _COLOURS
+        known = verdict in COLOURS
         word = style.paint(verdict.upper(), verdict) if known else style.paint(verdict, "bounded")
         said.append(f"{word} for {values}")
     return "; ".join(said)
@@ -395,7 +359,7 @@ def _for_values(result: Checked, claim: Claim, style: Style) -> str:
 
 def _headline(finding: Finding, style: Style) -> Iterator[str]:
     """Coloured after it is wrapped: escape sequences have no width."""
-    first, *rest = _wrapped(f"{finding.rule}: {finding.message}", 2, 4, style)
+    first, *rest = wrapped(f"{finding.rule}: {finding.message}", 2, 4, style)
     yield first.replace(finding.rule, style.paint(finding.rule, "failed"), 1)
     yield from rest
 
@@ -417,7 +381,7 @@ def _findings(findings: Iterable[Finding], style: Style, detail: _Detail) -> Ite
             continue
         yield from _headline(folded.finding, style)
         places = ", ".join(story.short(loc) for loc in folded.finding.locations[:_CULPRITS])
-        yield from _field("where", places, style)
+        yield from field("where", places, style)
     if not whole and others:
         left = len(others) - detail.findings
         if left > 0:
@@ -429,7 +393,7 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     finding = folded.finding
     yield from _headline(finding, style)
     if finding.cause:
-        yield from _field("cause", finding.cause, style)
+        yield from field("cause", finding.cause, style)
     shown: set[tuple[str, ...]] = set()
     sides = finding.participants[: detail.places]
     culprits = [_once(p, sides) for p in finding.culprits[:_CULPRITS]]
@@ -438,23 +402,23 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     yield from _places("where", sides, several, shown, style)
     yield from _more(finding.participants[detail.places :], style)
     if folded.also:
-        yield from _field("", folded.also_in, style)
+        yield from field("", folded.also_in, style)
     doc = RULE_DOCS.get(finding.rule)
     if doc is not None:
-        yield from _field("why", f"{doc.summary} (PTX ISA: {doc.ptx[0]})", style)
+        yield from field("why", f"{doc.summary} (PTX ISA: {doc.ptx[0]})", style)
     label = "notes"
     for note in finding.notes[: detail.notes]:
-        yield from _field(label, note, style, hang=4)
+        yield from field(label, note, style, hang=4)
         label = ""
     if len(finding.notes) > detail.notes:
-        yield from _field("", f"and {len(finding.notes) - detail.notes} more", style)
+        yield from field("", f"and {len(finding.notes) - detail.notes} more", style)
     label = "follows"
     for other in folded.follows[: detail.findings]:
         places = ", ".join(dict.fromkeys(story.short(p.loc) for p in other.participants))
-        yield from _field(label, f"{other.rule}: {other.message} ({places})", style, hang=4)
+        yield from field(label, f"{other.rule}: {other.message} ({places})", style, hang=4)
         label = ""
     if finding.fix:
-        yield from _field("fix", finding.fix, style)
+        yield from field("fix", finding.fix, style)
 
 
 def _once(culprit: Participant, sides: Sequence[Participant]) -> Participant:
@@ -468,7 +432,7 @@ def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
     """Those that are not shown: how many, and where."""
     if sides:
         places = ", ".join(dict.fromkeys(story.short(p.loc) for p in sides))
-        yield from _field("", f"and {len(sides)} more at {places}", style)
+        yield from field("", f"and {len(sides)} more at {places}", style)
 
 
 def _places(
@@ -480,11 +444,11 @@ def _places(
 ) -> Iterator[str]:
     """Which warp did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
-        yield from _field(label, _warp(participant, several=several), style)
+        yield from field(label, _warp(participant, several=several), style)
         if participant.loc.written in shown:
-            yield f"{' ' * _COLUMN}{participant.loc}"
+            yield f"{' ' * COLUMN}{participant.loc}"
         else:
-            yield from _source(participant.loc, _COLUMN, style)
+            yield from _source(participant.loc, COLUMN, style)
             shown.add(participant.loc.written)
         label = ""
 
@@ -504,77 +468,77 @@ def _story(result: Checked, style: Style, detail: _Detail) -> Iterator[str]:
         return
     finding, tale = told
     title = f"how it gets to the {finding.rule}, {tale.unit} by {tale.unit}; > is what is reported"
-    yield from _field("schedule", title, style, indent=2)
-    room = max(style.width, _LEAST) - _COLUMN
+    yield from field("schedule", title, style, indent=2)
+    room = max(style.width, LEAST) - COLUMN
     for line in map(printable, story.lines(tale, room)):
         fatal = line.partition("> ")
         mark = f"{fatal[0]}{style.paint(fatal[1], 'failed')}{fatal[2]}" if fatal[1] else line
-        yield f"{' ' * _COLUMN}{mark}"
+        yield f"{' ' * COLUMN}{mark}"
     yield ""
 
 
 def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
     """What mends it, each with the lines that change; and how many edits were tried."""
     for number, repair in enumerate(repairs.found, 1):
-        yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
+        yield from field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
         for change in repair.changes:
             words = "" if change.old or change.new else line_of(change.place)
-            said = f"{' ' * _COLUMN}{printable(str(change.place), '')}"
+            said = f"{' ' * COLUMN}{printable(str(change.place), '')}"
             yield f"{said}: {words}" if words else said
-            room = max(style.width - _COLUMN - 4, 20)
+            room = max(style.width - COLUMN - 4, 20)
             for mark, text in change.lines:
                 line = printable(text, "\t")
                 shown = line if len(line) <= room else f"{line[: room - 3]}..."
-                yield f"{' ' * _COLUMN}  {mark} {shown}"
+                yield f"{' ' * COLUMN}  {mark} {shown}"
     found = "" if repairs.found else "no repair found: "
-    yield from _field("repairs", f"{found}{repairs}", style, indent=2)
+    yield from field("repairs", f"{found}{repairs}", style, indent=2)
     yield ""
 
 
 def _verdict(result: Checked, report: Report, style: Style, detail: _Detail) -> Iterator[str]:
-    yield from _field("covers", report.covers, style, indent=2)
+    yield from field("covers", report.covers, style, indent=2)
     for leaning in report.leanings:
         if leaning.conditional or leaning in result.denied:
             yield from _leaning(leaning, result, style, detail)
     if report.rechecked is not None and report.rechecked.verdict != "certified":
-        yield from _field("recheck", str(report.rechecked), style, indent=2)
+        yield from field("recheck", str(report.rechecked), style, indent=2)
     elif report.recheck_trusts:
-        yield from _field("recheck", f"trusts {report.recheck_trusts}", style, indent=2)
+        yield from field("recheck", f"trusts {report.recheck_trusts}", style, indent=2)
     label = "because"
     for reason in report.reasons[: detail.notes]:
-        yield from _field(label, reason, style, indent=2)
+        yield from field(label, reason, style, indent=2)
         label = ""
     stats = report.stats
     cost = (
         f"{count(stats.instructions, 'warp instruction')}, "
         f"{count(stats.schedules, 'schedule')}, {count(stats.ctas, 'CTA')}"
     )
-    yield from _field("cost", cost, style, indent=2)
+    yield from field("cost", cost, style, indent=2)
     if result.replay:
-        yield from _field("replay", result.replay, style, indent=2)
+        yield from field("replay", result.replay, style, indent=2)
     rules = dict.fromkeys(f.rule for f in report.findings)
     if rules:
-        yield from _field("more", f"tilesim explain {' '.join(rules)}", style, indent=2)
+        yield from field("more", f"tilesim explain {' '.join(rules)}", style, indent=2)
 
 
 def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -> Iterator[str]:
     """``warning   U12: a copy overwrites ...`` and the lines."""
     label = "warning" if leaning.kind == "practice" else "assumes"
     label = "denied" if leaning in result.denied else label
-    yield from _field(label, f"{leaning.name}: {leaning.text}", style, indent=2)
+    yield from field(label, f"{leaning.name}: {leaning.text}", style, indent=2)
     for loc in leaning.locs[: detail.places]:
-        yield from _source(loc, _COLUMN, style)
+        yield from _source(loc, COLUMN, style)
     left = leaning.locs[detail.places :]
     if left:
-        yield from _field("", f"and {', '.join(map(story.short, left))}", style)
+        yield from field("", f"and {', '.join(map(story.short, left))}", style)
 
 
 def _diagnostic(d: Diagnostic, style: Style, *, source: bool) -> Iterator[str]:
-    yield from _wrapped(f"{d.loc}: {d.message} [{d.rule}]", 2, 6, style)
+    yield from wrapped(f"{d.loc}: {d.message} [{d.rule}]", 2, 6, style)
     if source:
         yield from _source(d.loc, 6, style, place=False)
     if d.fix:
-        yield from _wrapped(f"fix: {d.fix}", 6, 11, style)
+        yield from wrapped(f"fix: {d.fix}", 6, 11, style)
 
 
 def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterator[str]:
@@ -593,35 +557,6 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
         loc, found = behind, f"{story.short(behind)}{called} | {said}".removesuffix(" | ")
         room = max(style.width - indent - 2, 20)
         yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
-
-
-def labelled(label: str, text: str, style: Style = PLAIN) -> Iterator[str]:
-    """The lines of a part of a report that has a name, such as ``covers``."""
-    return _field(label, text, style, indent=2)
-
-
-def _field(label: str, text: str, style: Style, *, indent: int = 4, hang: int = 0) -> Iterator[str]:
-    """``label   text``, wrapped, the text in a column; leading blanks of ``text`` are kept."""
-    own = len(text) - len(text.lstrip())
-    head = f"{' ' * indent}{label}".ljust(_COLUMN) + " " * own
-    first, *rest = _fill(text.lstrip(), head, " " * (_COLUMN + own + hang), style)
-    yield first.replace(label, style.dim(label), 1) if label else first
-    yield from rest
-
-
-def _wrapped(text: str, first: int, rest: int, style: Style) -> Iterator[str]:
-    return _fill(text, " " * first, " " * rest, style)
-
-
-def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
-    yield from wrap(
-        text,
-        max(style.width, _LEAST),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first.rstrip()]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.layout import PLAIN, Style
 from tilesim.records import dataclass, field, replace
-from tilesim.report.text import PLAIN, Style
 from tilesim.sim.observers.timeline import Flow, Sample, Slice, Timeline, Track, Unit
 from tilesim.wording import printable
 
