@@ -168,7 +168,7 @@ class AsyncGroupWait(Standing):
 
 @dataclass(frozen=True)
 class Trap(Standing):
-    """Has met an exception, or stands at a trap; ``exception`` is the driver's number, 0 for none."""
+    """Has met an exception, or stands at a trap; ``exception``: the driver's number, 0 for none."""
 
     exception: int
 
