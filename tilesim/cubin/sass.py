@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tilesim.records import dataclass
+
+#: bytes of an instruction
+WIDTH = 16
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,10 @@ class Instruction:
 
     ``pc`` counts bytes from the function's beginning. ``guard`` is a predicate (``P0``, ``!UP1``),
     empty without one. ``opcode`` has all its modifiers (``BAR.SYNC.DEFER_BLOCKING``), ``operands``
-    are their texts without ``.reuse``. ``lines``: where it is in the source, then the calls that
-    were inlined, the outermost last. ``ptx``: its line in the PTX that the cubin embeds.
+    are their texts without ``.reuse``; a label is the place that it names (``0x1a0``), or its name
+    if it is in another function. ``lines``: where it is in the source, then the calls that were
+    inlined, the outermost last. ``ptx``: its line in the PTX that the cubin embeds. ``target``:
+    the place that a branch, a call or ``BSSY`` names.
     """
 
     pc: int
@@ -34,19 +39,32 @@ class Instruction:
     operands: tuple[str, ...]
     lines: tuple[SourceLine, ...] = ()
     ptx: int | None = None
+    target: int | None = None
 
     @property
     def base(self) -> str:
         """The opcode without its modifiers."""
         return self.opcode.partition(".")[0]
 
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """What follows the base, in order."""
+        return tuple(self.opcode.split(".")[1:])
+
+    def __str__(self) -> str:
+        guard = f"@{self.guard} " if self.guard else ""
+        return f"{guard}{self.opcode} {', '.join(self.operands)}".rstrip()
+
 
 @dataclass(frozen=True)
 class Function:
     """The code of a kernel, and what can follow what.
 
-    ``address``: where it lies on the device, 0 in a cubin that is not relocated. ``successors`` and
-    ``predecessors`` are places by places.
+    ``address``: where it lies on the device, 0 in a cubin that is not relocated. ``code`` is in the
+    order of places. ``successors`` and ``predecessors`` are places by places, and hold at least
+    what can happen: a call goes on at the place that is called if that is in the function, a return
+    after each call that can have led there; where a branch leads is known of all but those in
+    ``unknown``.
     """
 
     name: str
@@ -55,3 +73,15 @@ class Function:
     code: Mapping[int, Instruction]
     successors: Mapping[int, tuple[int, ...]]
     predecessors: Mapping[int, tuple[int, ...]]
+    unknown: frozenset[int] = frozenset()
+
+    def reached(self, places: Iterable[int]) -> frozenset[int]:
+        """The places that can be reached from others, in any number of steps, with these."""
+        seen: set[int] = set()
+        todo = [pc for pc in places if pc in self.code]
+        while todo:
+            pc = todo.pop()
+            if pc not in seen:
+                seen.add(pc)
+                todo += self.successors[pc]
+        return frozenset(seen)

@@ -1,0 +1,307 @@
+"""The instructions of a cubin and its control flow, by nvdisasm.
+
+nvdisasm is found in NVIDIA's wheel ``nvidia-cuda-nvdisasm``, on the PATH, or in a CUDA toolkit. It
+is a process for each cubin, bounded in time and in what it may print; what it has printed is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from threading import Timer
+from typing import NamedTuple
+
+from tilesim.cubin.errors import CubinError
+from tilesim.cubin.image import Image, Symbol
+from tilesim.cubin.sass import WIDTH, Function, Instruction, SourceLine
+
+#: seconds that nvdisasm may take, and bytes that it may print
+MOST_SECONDS = 60
+MOST_PRINTED = 256 << 20
+
+_PTX = ".nv_debug_ptx_txt"
+_LINE = re.compile(r'\s*//## File "(.*?)", line (\d+)(?: inlined at .*)?$')
+_SECTION = re.compile(r"//-{5,} +(\S+) +-{5,}$")
+_LABEL = re.compile(r"\s*([.$\w]\S*):\s*$")
+_INSTRUCTION = re.compile(
+    r"\s*/\*([0-9a-f]+)\*/\s+(?:@(!?U?P[T\d]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*(?:\(\*.*\*\))?;"
+)
+_NAMED = re.compile(r"`\((.*)\)$")
+
+
+@cache
+def nvdisasm() -> str:
+    """The path of nvdisasm.
+
+    Raises:
+        CubinError: there is none.
+    """
+    name = "nvdisasm.exe" if sys.platform == "win32" else "nvdisasm"
+    wheels = Path(sysconfig.get_path("platlib")) / "nvidia"
+    homes = [Path(home) for key in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(key))]
+    on_path = shutil.which(name)
+    for path in (
+        *sorted(wheels.glob(f"*/bin/{name}"), reverse=True),
+        *([Path(on_path)] if on_path else []),
+        *(home / "bin" / name for home in homes),
+    ):
+        if os.access(path, os.X_OK):
+            return str(path)
+    raise CubinError(
+        "nvdisasm, which reads machine code, is not here: install `tilesim[autopsy]`, or a CUDA "
+        "toolkit and set CUDA_HOME to it"
+    )
+
+
+def disassemble(image: Image, names: Collection[str] | None = None) -> dict[str, Function]:
+    """The functions of a cubin by name: those named, or all.
+
+    Raises:
+        CubinError: the cubin has no such function, is damaged, or nvdisasm cannot be run on it.
+    """
+    wanted = image.functions
+    if names is not None:
+        wanted = tuple(one for one in image.functions if one.name in names)
+        missing = sorted(set(names) - {one.name for one in wanted})
+        if missing:
+            raise CubinError(f"{image.name}: the cubin has no function {missing[0]}")
+    return {one.name: one for one in _functions(image, wanted)} if wanted else {}
+
+
+def function_at(image: Image, address: int) -> Function | None:
+    """The function that an address lies in, on the device if the image is relocated.
+
+    Raises:
+        CubinError: as `disassemble`.
+    """
+    symbol = image.symbol_at(address)
+    return None if symbol is None else _functions(image, (symbol,))[0]
+
+
+class _Row(NamedTuple):
+    """An instruction as it is printed; labels are names still."""
+
+    address: int
+    guard: str
+    opcode: str
+    operands: tuple[str, ...]
+    lines: tuple[SourceLine, ...]
+    ptx: int | None
+
+
+@lru_cache(maxsize=64)
+def _functions(image: Image, symbols: tuple[Symbol, ...]) -> tuple[Function, ...]:
+    """Functions of a cubin, by one process."""
+    listings = _listings(_printed(image, symbols))
+    return tuple(
+        _function(image, one, *listings.get(image.sections[one.section].name, ([], {})))
+        for one in symbols
+    )
+
+
+def _function(
+    image: Image, symbol: Symbol, rows: list[_Row], labels: Mapping[str, int]
+) -> Function:
+    start, end = symbol.address, symbol.address + symbol.size
+    inside = {name: at - start for name, at in labels.items() if start <= at <= end}
+    code: dict[int, Instruction] = {}
+    for row in rows:
+        if not start <= row.address < end:
+            continue
+        target = None
+        operands = []
+        for operand in row.operands:
+            named = _NAMED.match(operand)
+            if named and named[1] in inside:
+                # ``RET R2 `(kernel)`` names what the register counts from, no place it goes to
+                target = inside[named[1]] if not row.opcode.startswith("RET") else None
+                operands.append(f"{inside[named[1]]:#x}")
+            else:
+                operands.append(named[1] if named else operand)
+        pc = row.address - start
+        code[pc] = Instruction(
+            pc, row.guard, row.opcode, tuple(operands), row.lines, row.ptx, target
+        )
+    if not code:
+        raise image.error(f"nvdisasm finds no instruction of {symbol.name}")
+    successors, unknown = _flow(image, symbol, code)
+    before: dict[int, list[int]] = {pc: [] for pc in code}
+    for pc, following in successors.items():
+        for other in following:
+            before[other].append(pc)
+    predecessors = {pc: tuple(places) for pc, places in before.items()}
+    return Function(
+        symbol.name, start, symbol.size, code, successors, predecessors, frozenset(unknown)
+    )
+
+
+def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:
+    """What nvdisasm prints of functions."""
+    late: list[bool] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path, errors = Path(folder) / "image.cubin", Path(folder) / "errors"
+        path.write_bytes(image.data)
+        numbers = ",".join(str(one.index) for one in symbols)
+        command = [nvdisasm(), "-c", "-gi", "-gp", "-fun", numbers, str(path)]
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process,
+        ):
+
+            def stop() -> None:
+                late.append(True)
+                process.kill()
+
+            timer = Timer(MOST_SECONDS, stop)
+            timer.start()
+            try:
+                assert process.stdout is not None
+                data = process.stdout.read(MOST_PRINTED + 1)
+                if len(data) > MOST_PRINTED:
+                    process.kill()
+                process.wait()
+            finally:
+                timer.cancel()
+        said = errors.read_text(errors="replace").strip()
+    what = f"{image.name}: nvdisasm"
+    if late:
+        raise CubinError(f"{what} was stopped after {MOST_SECONDS} s")
+    if len(data) > MOST_PRINTED:
+        raise CubinError(f"{what} prints more than {MOST_PRINTED >> 20} MiB")
+    if process.returncode:
+        reason = said.splitlines()[-1] if said else f"it ended with status {process.returncode}"
+        raise CubinError(f"{what} cannot read it: {reason}")
+    return data.decode("utf-8", "replace")
+
+
+def _listings(text: str) -> dict[str, tuple[list[_Row], dict[str, int]]]:
+    """By section: the instructions that are printed, and the address that each label stands for."""
+    found: dict[str, tuple[list[_Row], dict[str, int]]] = {}
+    rows: list[_Row] = []
+    labels: dict[str, int] = {}
+    waiting: list[str] = []
+    source: tuple[SourceLine, ...] = ()
+    ptx: int | None = None
+    fresh = True  # no line of the source has been printed since the last instruction
+    for line in text.splitlines():
+        if one := _INSTRUCTION.match(line):
+            address = int(one[1], 16)
+            labels |= dict.fromkeys(waiting, address)
+            waiting.clear()
+            operands = tuple(_split(one[4].replace(".reuse", "")))
+            rows.append(_Row(address, one[2] or "", one[3], operands, source, ptx))
+            fresh = True
+        elif one := _LINE.match(line):
+            if one[1].startswith(_PTX):
+                ptx = int(one[2])
+            else:
+                frame = SourceLine(one[1], int(one[2]))
+                source = (frame,) if fresh else (*source, frame)
+                fresh = False
+        elif one := _SECTION.match(line):
+            rows, labels, waiting = [], {}, []
+            source, ptx, fresh = (), None, True
+            found[one[1]] = rows, labels
+        elif one := _LABEL.match(line):
+            waiting.append(one[1])
+    return found
+
+
+def _split(text: str) -> Iterator[str]:
+    """Operands: what stands between commas that are in no brackets."""
+    depth, start = 0, 0
+    for at, sign in enumerate(text):
+        if sign in "[{(":
+            depth += 1
+        elif sign in "]})":
+            depth -= 1
+        elif sign == "," and not depth:
+            yield text[start:at].strip()
+            start = at + 1
+    if last := text[start:].strip():
+        yield last
+
+
+#: what goes on at another place; all others go on at the next
+_BRANCHES = frozenset({"BRA", "JMP"})
+_INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
+_ENDS = frozenset({"EXIT", "KILL"})
+
+
+def _flow(
+    image: Image, symbol: Symbol, code: Mapping[int, Instruction]
+) -> tuple[dict[int, tuple[int, ...]], set[int]]:
+    """What can follow each place, and the branches of which that is not known."""
+    # attributes count from the beginning of the section
+    shift = symbol.address - image.sections[symbol.section].address
+    table = image.info(symbol).branch_targets
+    returns = _returns(image, symbol, code)
+    meetings: dict[str, set[int]] = {}
+    for one in code.values():
+        if one.base == "BSSY" and one.target is not None:
+            meetings.setdefault(one.operands[0], set()).add(one.target)
+    found: dict[int, tuple[int, ...]] = {}
+    unknown: set[int] = set()
+    for pc, one in code.items():
+        after: set[int] = set()
+        always = not one.guard
+        following = pc + WIDTH
+        if one.base in _BRANCHES:
+            always &= len(one.operands) == 1 and not {*one.modifiers} & {"ANY", "DIV", "CONV"}
+            after |= {one.target} if one.target is not None else set()
+            if one.target is None:
+                unknown.add(pc)
+        elif one.base in _INDIRECT:
+            targets = table.get(pc + shift)
+            after |= {place - shift for place in targets or ()}
+            if targets is None:
+                unknown.add(pc)
+        elif one.base == "CALL":
+            always &= one.target is not None
+            after |= {one.target} if one.target is not None else set()
+        elif one.base == "RET":
+            after |= returns.get(pc, set())
+        elif one.base == "BSYNC":  # goes on where its BSSY says, which is mostly the next place
+            meeting = meetings.get(one.operands[0], set())
+            always = False
+            after |= meeting if following not in meeting else set()
+        else:
+            always &= one.base in _ENDS
+            after |= {one.target} if one.base == "WARPSYNC" and one.target is not None else set()
+        if not always:
+            after.add(following)
+        found[pc] = tuple(sorted(place for place in after if place in code))
+    return found, unknown
+
+
+def _returns(image: Image, symbol: Symbol, code: Mapping[int, Instruction]) -> dict[int, set[int]]:
+    """Where each ``RET`` can go on: after the calls of the function that it stands in."""
+    within = [
+        (one.address - symbol.address, one.address + one.size - symbol.address)
+        for one in image.symbols
+        if one.section == symbol.section and one.name != symbol.name
+    ]
+    calls = [one for one in code.values() if one.base == "CALL" and one.target is not None]
+
+    def of(pc: int) -> tuple[int, int] | None:
+        """The smallest function inside of this one that a place lies in."""
+        around = [(start, end) for start, end in within if start <= pc < end]
+        return min(around, key=lambda one: one[1] - one[0], default=None)
+
+    return {
+        pc: {
+            call.pc + WIDTH
+            for call in calls
+            if of(pc) is None or of(call.target or 0) in (None, of(pc))
+        }
+        for pc, one in code.items()
+        if one.base == "RET"
+    }
