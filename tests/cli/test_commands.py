@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from tilesim.cli import doctor
+from tilesim.cubin.errors import CubinError
 from tilesim.errors import UsageError
 from tilesim.report.compare import compare
 
@@ -254,18 +256,26 @@ def test_doctor_lists_versions_and_advice(tilesim_cli: Invoke) -> None:
     names = [line.split()[0] for line in result.stdout.split("\n\n")[0].splitlines()]
     assert {"tilesim", "python", "numpy", "simpy", "ml_dtypes", "click", "cupy"} <= set(names)
     assert "check, run:  ready" in result.stdout
+    assert "autopsy:     ready" in result.stdout
+    assert re.search(r"^nvdisasm +/.*/nvdisasm$", result.stdout, re.MULTILINE)
     assert "gpu:  " in result.stdout
+
+
+def _not_there() -> str:
+    raise CubinError("nvdisasm is not here")
 
 
 def test_doctor_without_anything_says_what_to_install(
     tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "installed", lambda *names: None)
+    monkeypatch.setattr(doctor, "nvdisasm", _not_there)
     monkeypatch.setattr(doctor, "probe", lambda: doctor.Gpu("13.0", ("H200 (compute 9.0)",)))
     result = tilesim_cli("doctor")
     assert result.exit_code == 2
     assert "missing click, numpy, simpy, ml_dtypes" in result.stdout
     assert "pip install 'tilesim[compile]'" in result.stdout
+    assert "pip install 'tilesim[autopsy]'" in result.stdout
     assert "pip install 'tilesim[gpu]'" in result.stdout
     assert "H200 (compute 9.0)" in result.stdout
 

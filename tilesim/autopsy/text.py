@@ -11,7 +11,7 @@ from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, Running, numbers
 from tilesim.cubin.sass import Instruction, SourceLine
 from tilesim.files import source_lines
-from tilesim.layout import COLUMN, PLAIN, Style, field, wrapped
+from tilesim.layout import COLUMN, PLAIN, Style, field
 from tilesim.ptx.demangle import readable
 from tilesim.wording import count, inert, printable, ranges
 

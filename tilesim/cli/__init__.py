@@ -23,6 +23,7 @@ COMMANDS = {
     "sweep": "tilesim.cli.sweep",
     "crosscheck": "tilesim.cli.crosscheck",
     "conform": "tilesim.cli.conform",
+    "autopsy": "tilesim.cli.autopsy",
     "explain": "tilesim.cli.explain",
     "mcp": "tilesim.cli.mcp",
     "demo": "tilesim.cli.demo",

@@ -10,6 +10,7 @@ import click
 from tilesim.autopsy import text
 from tilesim.autopsy.autopsy import autopsy
 from tilesim.cli.options import FILE, deliver, output_option, source_root_option, style_for
+from tilesim.files import show_below
 
 
 @click.command()
@@ -25,6 +26,7 @@ def command(
     Exit: 1 a hang or an exception was found, 0 no kernel was running, 2 usage or damaged input, 3
     inconclusive: no wait is known.
     """
+    show_below(source_roots)
     found = autopsy(core)
     if output is None:
         style = style_for(sys.stdout)

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 import tilesim
+from tilesim.cubin.disassembly import nvdisasm
+from tilesim.cubin.errors import CubinError
 from tilesim.records import dataclass
 from tilesim.report.result import OK, USAGE
 
@@ -100,18 +102,28 @@ def _report(missing: list[str], gpu: Gpu) -> Iterator[str]:
         yield _row(name, installed(name) or "not installed")
     cupy = installed(*_CUPY)
     yield _row("cupy", cupy or "not installed")
+    reader = _nvdisasm()
+    yield _row("nvdisasm", reader or "not installed")
     yield _row("driver", f"CUDA {gpu.driver}" if gpu.driver else gpu.problem)
     for device in gpu.devices or (["none"] if gpu.driver else []):
         yield _row("GPU", device)
     yield ""
-    yield from _advice(missing, cupy, gpu)
+    yield from _advice(missing, cupy, gpu, reader)
+
+
+def _nvdisasm() -> str | None:
+    """Where what reads machine code is; None if it is not there."""
+    try:
+        return nvdisasm()
+    except CubinError:
+        return None
 
 
 def _row(name: str, value: str) -> str:
     return f"{name:18}{value}"
 
 
-def _advice(missing: list[str], cupy: str | None, gpu: Gpu) -> Iterator[str]:
+def _advice(missing: list[str], cupy: str | None, gpu: Gpu, reader: str | None) -> Iterator[str]:
     if missing:
         yield f"check, run:  missing {', '.join(missing)}; pip install --force-reinstall tilesim"
     else:
@@ -122,6 +134,10 @@ def _advice(missing: list[str], cupy: str | None, gpu: Gpu) -> Iterator[str]:
         if compiler
         else "compile:     to compile kernels without a GPU, pip install 'tilesim[compile]'"
     )
+    if reader is None:
+        yield "autopsy:     to read core dumps of GPUs, pip install 'tilesim[autopsy]'"
+    else:
+        yield "autopsy:     ready"
     if not gpu.devices:
         yield f"gpu:         to run kernels, use a machine with a GPU ({gpu.problem})"
     elif not (compiler and cupy):
