@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from tilesim.autopsy.autopsy import Autopsy, Launched
 from tilesim.autopsy.core_dump import Triple
+from tilesim.autopsy.pipeline import Autopsy, Launched
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, Running, numbers
 from tilesim.cubin.sass import Instruction, SourceLine

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from tilesim.autopsy import text
-from tilesim.autopsy.autopsy import autopsy
+from tilesim.autopsy import autopsy, text
 from tilesim.cli.options import FILE, deliver, output_option, source_root_option, style_for
 from tilesim.files import show_below
 
