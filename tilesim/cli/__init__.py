@@ -24,6 +24,7 @@ COMMANDS = {
     "crosscheck": "tilesim.cli.crosscheck",
     "conform": "tilesim.cli.conform",
     "autopsy": "tilesim.cli.autopsy",
+    "watch": "tilesim.cli.watch",
     "explain": "tilesim.cli.explain",
     "mcp": "tilesim.cli.mcp",
     "demo": "tilesim.cli.demo",

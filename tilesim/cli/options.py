@@ -190,8 +190,8 @@ time_limit_option: Decorator = click.option(
 )  # fmt: skip
 
 
-def time_option(name: str, default: str, text: str) -> Decorator:
-    """A time that is given with a default."""
+def time_option(name: str, default: str | None, text: str) -> Decorator:
+    """A time that is given, with its default."""
     return click.option(
         name, metavar="TIME", default=default, callback=_time, show_default=True, help=text
     )

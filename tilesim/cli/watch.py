@@ -1,0 +1,77 @@
+"""``tilesim watch``: runs a program; when it hangs, its GPU is dumped, and the dump is reported."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import click
+
+from tilesim.autopsy import autopsy, render
+from tilesim.autopsy.progress import looker, nvml
+from tilesim.autopsy.watch import Watch
+from tilesim.cli.options import FOLDER, say, source_root_option, style_for, time_option
+from tilesim.errors import UsageError
+from tilesim.files import show_below
+from tilesim.report.result import FINDINGS
+
+_NO_PROGRESS = "60s"
+
+
+def _tell(line: str) -> None:
+    say(f"tilesim watch: {line}", err=True)
+
+
+@click.command("watch", context_settings={"ignore_unknown_options": True})
+@time_option("--after", None, "Take it for hung after so long, whatever it does.")
+@time_option(
+    "--no-progress", _NO_PROGRESS,
+    "Take it for hung when for so long a GPU is busy, no GPU accesses its memory, and no process "
+    "of the command reads or writes.",
+)  # fmt: skip
+@click.option(
+    "--dump-dir", type=FOLDER, metavar="DIR", help="Keep the dumps in this folder."
+)  # fmt: skip
+@source_root_option
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    after: timedelta | None,
+    no_progress: timedelta,
+    dump_dir: Path | None,
+    source_roots: tuple[Path, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Runs COMMAND, and reports why its GPU hangs, if it does.
+
+    Nothing changes for COMMAND but the variables that let the driver make core dumps. Ctrl-\\, or
+    SIGUSR1 to tilesim, asks for the dump of a hang; so do the times below. The dump ends what
+    COMMAND does on the GPU. Ctrl-C is passed on; a command that does not end at it is dumped.
+
+    Exit: 1 it hung; else the exit code of COMMAND, and 2 if it cannot be started.
+    """
+    show_below(source_roots)
+    gpus = nvml()
+    if gpus is None:
+        said = ctx.get_parameter_source("no_progress") == click.core.ParameterSource.COMMANDLINE
+        text = "the management library of NVIDIA's driver (NVML) tells nothing here"
+        if said:
+            raise UsageError(f"--no-progress: {text}; use --after TIME, or Ctrl-\\ when it hangs")
+        _tell(f"{text}: progress is not watched, Ctrl-\\ asks for a dump")
+    watch = Watch(
+        _report, _tell,
+        after=None if after is None else after.total_seconds(),
+        no_progress=no_progress.total_seconds(),
+        looks=None if gpus is None else partial(looker, gpus),
+        folder=dump_dir,
+    )  # fmt: skip
+    ctx.exit(watch.run(command))
+
+
+def _report(path: Path) -> bool:
+    found, style = autopsy(path), style_for(sys.stderr)
+    click.echo(render(found, style), err=True, nl=False, color=style.colour)
+    return found.code == FINDINGS
