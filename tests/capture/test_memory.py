@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import pack
 
 from tilesim.capture.memory import DEVICE, HOST, Memory
-from tilesim.capture.parameters import Described
 from tilesim.ptx.launch import Address, Contents, Pointer
+from tilesim.ptx.parameters import Described
 from tilesim.ptx.syntax import Place, Variable
 
 BASE, OTHER, LAST = 0x300000000000, 0x300000800000, 0x300000900000
@@ -91,7 +91,7 @@ def test_tables_of_addresses_are_described() -> None:
     found = memory()
     found.allocate(LAST, 16, DEVICE)
     data = {BASE: pack("<8Q", 0, OTHER + 8, *[5] * 6), OTHER: pack("<8Q", BASE, LAST, *[0] * 6)}
-    described = Described(found, (), lambda one: data.get(one.base))
+    described = Described(found, lambda data: False, lambda one: data.get(one.base))
     address = Variable("p", "param", "u64", (), 1, 8, Place(1, 1))
     first = described.parameter(0, address, pack("<Q", BASE))
     last = described.parameter(1, address, pack("<Q", LAST + 4))

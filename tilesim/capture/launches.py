@@ -11,10 +11,10 @@ from tilesim.capture.fatbin import Read
 from tilesim.capture.folder import Folder
 from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.modules import Kernel, Modules
-from tilesim.capture.parameters import Described
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
+from tilesim.ptx.parameters import Described
 from tilesim.ptx.syntax import LaunchError
 from tilesim.records import dataclass
 
@@ -72,7 +72,7 @@ class Launches:
                 f"{name}: its grid counts clusters (.blocksareclusters): not captured"
             )
         cluster = _accepted(kernel, request)
-        described = Described(self._memory, self.maps, self._contents)
+        described = Described(self._memory, self.maps.__contains__, self._contents)
         params = tuple(
             described.parameter(number, formal, data)
             for number, (formal, data) in enumerate(
@@ -136,7 +136,7 @@ class Launches:
         return self._memory.contents(one, self._read)
 
     def _variables(
-        self, kernel: Kernel, described: Described
+        self, kernel: Kernel, described: Described[Allocation]
     ) -> Iterator[tuple[str, Contents | None]]:
         touched = self._modules.of(kernel.loaded)
         names = flatten(kernel.loaded.module, kernel.entry).variables if touched else ()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,10 +28,10 @@ from cutlass.utils import HardwareInfo
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tilesim.capture.memory import DEVICE, Allocation, Memory
-from tilesim.capture.parameters import Described
 from tilesim.cute.runtime import Call, Runtime
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Parameter, Pointer
+from tilesim.ptx.parameters import Described
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import address, decode
@@ -53,26 +54,15 @@ _LONGEST = 48
 _RUNTIME = Runtime()
 
 
-class _Maps:
-    """Tensor maps are what can be one, of memory that is known."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
-    def __contains__(self, data: object) -> bool:
-        if not isinstance(data, bytes) or self._memory.at(address(data)) is None:
-            return False
-        try:
-            decode(data, "")
-        except LaunchError:
-            return False
-        return True
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+def _is_map(memory: Memory, data: bytes) -> bool:
+    """Whether bytes can be a tensor map, of memory that is known."""
+    if memory.at(address(data)) is None:
+        return False
+    try:
+        decode(data, "")
+    except LaunchError:
+        return False
+    return True
 
 
 class _Recorder:
@@ -139,7 +129,7 @@ class _Recorder:
             raise UsageError(f"{call.kernel}: compile the function where it is launched")
         name, text = self._compiled[call.kernel]
         entry = next(e for e in read(text, "kernel.ptx").entries if e.name == name)
-        described = Described(self._memory, _Maps(self._memory), self._contents)
+        described = Described(self._memory, partial(_is_map, self._memory), self._contents)
         params = []
         for number, formal in enumerate(entry.params):
             place = ctypes.c_uint64.from_address(call.arguments + _WORD * number).value

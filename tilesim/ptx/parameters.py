@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from struct import unpack
+from typing import Generic, Protocol, TypeVar
 
-from tilesim.capture.memory import Allocation, Memory
 from tilesim.ptx.launch import Address, Contents, Field, Map, Parameter, Pointer, Scalar, Struct
 from tilesim.ptx.syntax import Variable
 from tilesim.ptx.tensormap import SIZE as MAP_SIZE
@@ -16,25 +16,56 @@ from tilesim.ptx.tensormap import address, decode
 _MAP_ALIGNMENT, _POINTER = 64, 8
 #: how Python unpacks a number of a PTX type that is none of integers
 _FLOATS = {"f32": "<f", "f64": "<d"}
-_Contents = Callable[[Allocation], bytes | None]
 
 
-class Described:
+class Piece(Protocol):
+    """Memory that is one buffer, from an address on; the size is None if it is not known."""
+
+    @property
+    def base(self) -> int: ...
+
+    @property
+    def size(self) -> int | None: ...
+
+
+P = TypeVar("P", bound=Piece)
+_P_co = TypeVar("_P_co", bound=Piece, covariant=True)
+
+
+class Memory(Protocol[_P_co]):
+    """Which buffers there are."""
+
+    def at(self, address: int) -> _P_co | None:
+        """The buffer that an address points into; None if it is no address."""
+        ...
+
+    def addresses_in(self, data: bytes) -> Mapping[int, tuple[_P_co, int]]:
+        """By number of an aligned word of these bytes that is an address: what it points into, and
+        the byte there."""
+        ...
+
+
+class Described(Generic[P]):
     """The parameters of one launch; buffers are named by the first parameter that points into them.
 
-    ``maps`` are the tensor maps that the program has encoded, ``contents`` gives what a buffer is
+    ``is_map`` says of 128 bytes whether they are a tensor map, ``contents`` gives what a buffer is
     known to hold.
     """
 
-    def __init__(self, memory: Memory, maps: Collection[bytes], contents: _Contents) -> None:
+    def __init__(
+        self,
+        memory: Memory[P],
+        is_map: Callable[[bytes], bool],
+        contents: Callable[[P], bytes | None],
+    ) -> None:
         self._memory = memory
-        self._maps = maps
+        self._is_map = is_map
         self._contents = contents
         self._names: dict[int, str] = {}
-        #: by name: the allocations that only addresses in memory lead to, as far as is known
-        self._behind: dict[str, Allocation] = {}
-        #: allocations that they point into
-        self.used: list[Allocation] = []
+        #: by name: the buffers that only addresses in memory lead to, as far as is known
+        self._behind: dict[str, P] = {}
+        #: buffers that they point into
+        self.used: list[P] = []
 
     def parameter(self, number: int, formal: Variable, data: bytes) -> Parameter:
         """What the parameter with these bytes is."""
@@ -57,10 +88,10 @@ class Described:
         self._behind.pop(own, None)
         return Pointer(own, found.size, value - found.base, self.contents(own, found))
 
-    def contents(self, name: str, allocation: Allocation) -> Contents | None:
-        """What an allocation is known to hold; those that addresses in it lead to are named by
+    def contents(self, name: str, piece: P) -> Contents | None:
+        """What a buffer is known to hold; those that addresses in it lead to are named by
         where the address lies."""
-        data = self._contents(allocation)
+        data = self._contents(piece)
         if data is None:
             return None
         found = self._memory.addresses_in(data)
@@ -86,12 +117,12 @@ class Described:
                 found[name] = Pointer(name, one.size, 0, self.contents(name, one))
         return tuple(found.values())
 
-    def _buffer(self, name: str, allocation: Allocation) -> str:
-        self.used.append(allocation)
-        return self._names.setdefault(allocation.base, name)
+    def _buffer(self, name: str, piece: P) -> str:
+        self.used.append(piece)
+        return self._names.setdefault(piece.base, name)
 
     def _map(self, name: str, data: bytes) -> Map | None:
-        if data not in self._maps:
+        if not self._is_map(data):
             return None
         start = address(data)
         found = self._memory.at(start)
