@@ -193,6 +193,12 @@ class Cta:
         ]
         return tuple(sorted((w for w in found if w.lanes), key=lambda w: w.number))
 
+    @cached_property
+    def shared_bytes(self) -> int | None:
+        """Bytes of shared memory that it has, the system's included; None if no warp is left to say
+        so. Known also where the memory itself was not dumped."""
+        return next((row[9] for row in self._dump.rows(f".cudbg.wptbl.{self._place}", _WARP)), None)
+
     @property
     def number(self) -> int:
         """Its number in the grid, x first."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 
+from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
 from tilesim.cubin import fatbin
 from tilesim.cubin.errors import CubinError
-from tilesim.cubin.image import Image, KernelInfo, Symbol
+from tilesim.cubin.image import Image, KernelInfo
 from tilesim.files import read_regular
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
@@ -38,7 +38,8 @@ _EM_CUDA = 190
 #: what ptxas leaves out of the text that it embeds: comments, positions, sections for debuggers
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _POSITIONS = re.compile(
-    r"^[ \t]*\.(?:loc|file)\b[^\n]*$|^[ \t]*\.section[ \t]+\.debug_\w+\s*\{.*?^[ \t]*\}", re.M | re.S
+    r"^[ \t]*\.(?:loc|file)\b[^\n]*$|^[ \t]*\.section[ \t]+\.debug_\w+\s*\{.*?^[ \t]*\}",
+    re.M | re.S,
 )
 
 
@@ -70,28 +71,34 @@ class FoundPtx:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The kernel of a launch as the dump has it: its image, and the one before relocation (None if
-    it is not in the dump)."""
+    """The kernel of a launch as the dump has it: its image, what ptxas has written down of it, and
+    the image before relocation (None if it is not in the dump)."""
 
     image: Image
-    symbol: Symbol
+    info: KernelInfo
     unrelocated: Image | None = None
-
-    @cached_property
-    def info(self) -> KernelInfo:
-        """What ptxas has written down of it."""
-        return self.image.info(self.symbol)
 
     @property
     def name(self) -> str:
         """Its name, as the linker knows it."""
-        return self.symbol.name
+        return self.info.name
 
     @property
     def code(self) -> tuple[bytes, ...]:
         """Its machine code, before and after relocation."""
         every = [one for one in (self.unrelocated, self.image) if one is not None]
         return tuple(filter(None, (_code(one, self.name) for one in every)))
+
+
+def loaded(dump: CoreDump, image: Image, info: KernelInfo) -> Loaded:
+    """The kernel of a relocated image of a dump, with the image that it was before: the one that
+    has as many bytes, and the kernel."""
+    for number, one in enumerate(dump.images):
+        if not one.relocated and len(one.data) == len(image.data):
+            found = Image(one.data, f"{dump.path}: cubin {number}")
+            if _code(found, info.name) is not None:
+                return Loaded(image, info, found)
+    return Loaded(image, info)
 
 
 @dataclass(frozen=True)

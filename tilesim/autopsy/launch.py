@@ -1,0 +1,337 @@
+"""The launch of a kernel, rebuilt from a dump: what its PTX is checked with.
+
+Grid, block, cluster and the bytes of the parameters stand in the dump; the rest is derived, or
+taken for granted, and each of that has a name (`Assumed`). A number of 64 bits is taken to be an address
+if the PTX says so (``.ptr``, ``cvta.to.global``) or if it looks like those that the dump knows. How
+large a buffer is, no dump says: unless a tensor map says how far its tensor reaches, it is taken to
+be larger than anything that the kernel accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from math import prod
+
+from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
+from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, places, reserved
+from tilesim.ptx.demangle import readable
+from tilesim.ptx.inline import Kernel, flatten
+from tilesim.ptx.launch import UNSAID, Contents, Launch, Map, Parameter, Pointer, Struct
+from tilesim.ptx.parameters import Described
+from tilesim.ptx.syntax import Address, Function, LaunchError, Name, PtxError, Vector
+from tilesim.ptx.tensormap import SIZE as MAP_SIZE
+from tilesim.ptx.tensormap import address, decode, encode
+from tilesim.records import dataclass, field, replace
+
+#: bytes that a buffer is taken to have of which the dump does not say that: as many as may be
+ASSUMED_BYTES = 16 << 30
+#: what a small buffer holds is given, of one with more bytes only the beginning
+MOST_CONTENTS = 16 << 10
+#: where device addresses begin and end (49 bits on Hopper, 57 on Blackwell), and the bits by which
+#: those of one process are told from other numbers: allocations lie near to each other
+_LEAST, _MOST, _NEAR = 1 << 32, 1 << 57, 40
+#: shared memory is given out in units
+_UNIT = 128
+_POINTER = 8
+#: of a tensor map: the bit from which the promotion of cache lines stands, and the bytes that
+#: describe it (the others repeat parts of them)
+_PROMOTION, _DESCRIBING = 81, 64
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """Something about the launch that the dump does not say, by ``name``, and what was taken for
+    it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A launch as the dump has it. ``assumed``: what the dump does not say; ``addresses``: where
+    its buffers lie, by name."""
+
+    launch: Launch
+    assumed: tuple[Assumed, ...]
+    addresses: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+
+def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuilt | Missing:
+    """The launch ``grid`` of a dump, for the PTX of its kernel."""
+    entry = ptx.entry
+    if grid.params is None and entry.params:
+        return Missing(
+            "the bytes of the kernel's parameters are not in the dump (skip_constbank_memory was "
+            "set?): its launch is not known"
+        )
+    try:
+        flat = flatten(ptx.module, entry)
+    except PtxError as error:
+        return Missing(str(error))
+    data = grid.params or b""
+    where = [*places(entry)]
+    if where and where[-1][0] + where[-1][1] > len(data):
+        need = where[-1][0] + where[-1][1]
+        return Missing(f"the parameters take {need} bytes, and the dump has {len(data)} of them")
+    memory = _Memory(dump, grid)
+    for at in _used_as_addresses(entry, where):
+        memory.add(int.from_bytes(data[at : at + _POINTER], "little"))
+    for (at, size), formal in zip(where, entry.params, strict=True):
+        if formal.shape:
+            memory.add_maps(data[at : at + size])
+    described = Described(memory, is_map, lambda piece: None)
+    params = [
+        described.parameter(number, formal, data[at : at + size])
+        for number, (formal, (at, size)) in enumerate(zip(entry.params, where, strict=True))
+    ]
+    ctas = [cta for cta in dump.ctas if cta.grid is grid]
+    dynamic, shared = _dynamic_shared(ctas, kernel, flat)
+    cooperative = len(ctas) == prod(grid.grid) > 1
+    assumed = [*shared]
+    if cooperative:
+        text = f"all {len(ctas)} CTAs are running, so they are taken to run at once (cooperative)"
+        assumed.append(Assumed("residency", text))
+    elif len(ctas) < prod(grid.grid):
+        text = (
+            f"{len(ctas)} of {prod(grid.grid)} CTAs are running: whether others have ended or have "
+            "not begun is not in the dump"
+        )
+        assumed.append(Assumed("residency", text))
+    if "griddepcontrol" in {step.base for step in flat.code}:
+        text = "whether it was launched as dependent on the kernel before is not in the dump: no"
+        assumed.append(Assumed("dependent", text))
+    kept = sorted(name for name, v in flat.variables.items() if v.space in ("global", "const"))
+    if kept:
+        names = ", ".join(map(readable, kept[:4]))
+        text = f"variables of the module ({names}) are taken to hold what their initialisers say"
+        assumed.append(Assumed("variables", text))
+    open_ = sorted({p.name for p in pointers(params) if p.bytes is None})
+    if open_:
+        what = f"{', '.join(open_)} {'is' if len(open_) == 1 else 'are'}"
+        text = (
+            f"how large {what} is not in the dump: larger than anything that the kernel accesses"
+            f"{', and apart from each other' if len(open_) > 1 else ''}"
+        )
+        assumed.append(Assumed("buffer sizes", text))
+    most = entry.directives.get("maxnreg")
+    launch = Launch(
+        entry.name, grid.grid, grid.block, grid.cluster if all(grid.cluster) else UNSAID, dynamic,
+        min(grid.registers, most[0]) if most else grid.registers or None,
+        cooperative=cooperative, params=tuple(map(_sized, params)), about=f"as in {dump.path.name}",
+    )  # fmt: skip
+    return Rebuilt(launch, tuple(assumed), dict(_addresses(params, where, data)))
+
+
+# ---------------------------------------------------------------------- memory
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A buffer, from its lowest known address on."""
+
+    base: int
+    size: int | None = None
+
+
+class _Memory:
+    """What is known of the buffers of a launch."""
+
+    def __init__(self, dump: CoreDump, grid: Grid) -> None:
+        known = [grid.entry, *(one.address for one in dump.memory)]
+        self._near = {address >> _NEAR for address in known}
+        self._pieces: dict[int, _Piece] = {}
+
+    def add(self, start: int, size: int | None = None) -> None:
+        """A buffer begins there, unless that lies in one that is known."""
+        if self._inside(start) is None and start:
+            self._pieces[start] = _Piece(start, size)
+            self._near.add(start >> _NEAR)
+
+    def add_maps(self, data: bytes) -> None:
+        """The tensors of the maps in the bytes of a parameter."""
+        for at in range(0, len(data) - MAP_SIZE + 1, 64):
+            one = data[at : at + MAP_SIZE]
+            if is_map(one):
+                self._add_tensor(address(one), extent(decode(one, "")))
+
+    def _add_tensor(self, start: int, size: int) -> None:
+        inside = self._inside(start)
+        if inside is None or inside.size is None:
+            self._pieces[start] = _Piece(start, size)
+        elif inside.base == start:
+            self._pieces[start] = _Piece(start, max(size, inside.size))
+        self._near.add(start >> _NEAR)
+
+    def _inside(self, start: int) -> _Piece | None:
+        exact = self._pieces.get(start)
+        if exact is not None:
+            return exact
+        return next(
+            (one for one in self._pieces.values() if 0 <= start - one.base < (one.size or 0)), None
+        )
+
+    def at(self, address: int) -> _Piece | None:
+        """The buffer that an address points into; None if the number is taken to be no address."""
+        found = self._inside(address)
+        if found is None and _LEAST <= address < _MOST and address >> _NEAR in self._near:
+            found = self._pieces[address] = _Piece(address)
+        return found
+
+    def addresses_in(self, data: bytes) -> Mapping[int, tuple[_Piece, int]]:
+        """No word of memory is taken to be an address."""
+        return {}
+
+
+def is_map(data: bytes) -> bool:
+    """Whether these are the bytes of a tensor map: the driver would write the same again."""
+    if len(data) != MAP_SIZE:
+        return False
+    start, promotion = address(data), int.from_bytes(data, "little") >> _PROMOTION & 3
+    if not _LEAST <= start < _MOST:
+        return False
+    try:
+        made = encode(replace(decode(data, ""), atoms=16), start, promotion)
+    except LaunchError:
+        return False
+    return made[:_DESCRIBING] == data[:_DESCRIBING]
+
+
+def extent(value: Map) -> int:
+    """Bytes from a tensor's first element to the end of its last one."""
+    rows = zip(value.shape[1:], value.strides, strict=True)
+    return -(-value.shape[0] * value.bits // 8) + sum((n - 1) * stride for n, stride in rows)
+
+
+def _used_as_addresses(entry: Function, where: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """The places of parameters that the PTX says are addresses, or that it uses as such."""
+    starts = {f.name: at for f, (at, _) in zip(entry.params, where, strict=True)}
+    for formal in entry.params:
+        if formal.pointer is not None:
+            yield starts[formal.name]
+    held: dict[str, int] = {}
+    for step in entry.body.code if entry.body else ():
+        match step.base, step.qualifiers, step.operands:
+            case "ld", ("param", *_, "u64" | "b64" | "s64"), (to, Address(Name(text), offset)):
+                if text in starts:
+                    into = to.items if isinstance(to, Vector) else (to,)
+                    for number, one in enumerate(into):
+                        if isinstance(one, Name):
+                            held[one.text] = starts[text] + offset + _POINTER * number
+            case "cvta", ("to", "global", *_), (_, Name(text)) if text in held:
+                yield held[text]
+            case _:
+                for operand in step.operands:
+                    match operand:
+                        case Address(Name(text)) if text in held:
+                            yield held[text]
+                        case _:
+                            pass
+
+
+# ---------------------------------------------------------------------- buffers
+
+
+def pointers(params: Iterable[Parameter]) -> Iterator[Pointer]:
+    """The pointers among parameters, those inside of structs too."""
+    for one in params:
+        match one:
+            case Pointer():
+                yield one
+            case Struct():
+                yield from pointers(field.value for field in one.fields)
+            case _:
+                pass
+
+
+def _sized(one: Parameter) -> Parameter:
+    """A parameter in which each buffer has a size."""
+    match one:
+        case Pointer(bytes=None):
+            return replace(one, bytes=ASSUMED_BYTES)
+        case Struct():
+            fields = (replace(field, value=_sized(field.value)) for field in one.fields)
+            return replace(one, fields=tuple(fields))
+        case _:
+            return one
+
+
+def _addresses(
+    params: Iterable[Parameter], where: Iterable[tuple[int, int]], data: bytes
+) -> Iterator[tuple[str, int]]:
+    """Where the buffers of pointers and maps lie, by their names."""
+    for one, (at, _) in zip(params, where, strict=True):
+        match one:
+            case Pointer() | Map():
+                held = int.from_bytes(data[at : at + _POINTER], "little")
+                yield one.name, held - one.offset
+            case Struct():
+                inner = ((at + field.offset, 0) for field in one.fields)
+                yield from _addresses([field.value for field in one.fields], inner, data)
+            case _:
+                pass
+
+
+def _dynamic_shared(
+    ctas: Sequence[Cta], kernel: Loaded, flat: Kernel
+) -> tuple[int, tuple[Assumed, ...]]:
+    """Bytes of dynamic shared memory. A CTA is given shared memory in units, so its static and
+    dynamic memory together may be smaller."""
+    total = next((n for cta in ctas if (n := cta.shared_bytes) is not None), None)
+    open_ = any(at >= flat.shared_size for at in flat.shared.values())
+    if total is None:
+        text = "how much dynamic shared memory it has is not in the dump: none"
+        return 0, (Assumed("dynamic shared memory", text),) if open_ else ()
+    left = max(0, total - reserved(kernel.image.arch) - flat.shared_size)
+    if left < _UNIT and not open_:
+        return 0, ()
+    text = (
+        f"its dynamic shared memory has {max(0, left - _UNIT + 1)} to {left} bytes, as GPUs give "
+        f"it out in units of {_UNIT}: {left}"
+    )
+    return left, (Assumed("dynamic shared memory", text),)
+
+
+def with_contents(rebuilt: Rebuilt, dump: CoreDump, written: Set[str]) -> Rebuilt:
+    """The launch with what its small buffers hold in the dump, of those that the kernel never
+    writes (``written`` names the others): they hold it since the kernel has begun."""
+    found: dict[str, Contents] = {}
+    for name, start in rebuilt.addresses.items():
+        if name in written:
+            continue
+        data = _held(dump, start)
+        if data:
+            words = (data[at : at + 4] for at in range(0, len(data) - 3, 4))
+            found[name] = Contents("u32", tuple(int.from_bytes(w, "little") for w in words))
+    if not found:
+        return rebuilt
+    params = tuple(_given(one, found) for one in rebuilt.launch.params)
+    text = (
+        f"{', '.join(sorted(found))} held at the start what the dump has: this kernel never writes "
+        "to it"
+    )
+    return replace(
+        rebuilt,
+        launch=replace(rebuilt.launch, params=params),
+        assumed=(*rebuilt.assumed, Assumed("contents", text)),
+    )
+
+
+def _held(dump: CoreDump, start: int) -> bytes:
+    """What global memory holds from an address on, as far as it is in the dump."""
+    for memory in dump.memory:
+        at = start - memory.address
+        if 0 <= at < len(memory.data):
+            return memory.data[at : at + MOST_CONTENTS]
+    return b""
+
+
+def _given(one: Parameter, found: Mapping[str, Contents]) -> Parameter:
+    match one:
+        case Pointer(name=name) if name in found:
+            return replace(one, contents=found[name])
+        case Struct():
+            fields = (replace(field, value=_given(field.value, found)) for field in one.fields)
+            return replace(one, fields=tuple(fields))
+        case _:
+            return one
