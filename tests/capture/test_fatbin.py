@@ -8,8 +8,8 @@ from struct import pack
 
 import pytest
 
-from tilesim.capture.fatbin import FatbinError, chosen, image, targets, texts
 from tilesim.capture.modules import Loaded
+from tilesim.cubin.fatbin import FatbinError, chosen, image, targets, texts
 
 TEXT = ".version 9.0\n.target sm_90a\n// " + "abcabcabc" * 40 + "\n"
 
@@ -72,7 +72,7 @@ def test_ptx_in_zstd() -> None:
 
 
 def test_without_libzstd_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.capture.fatbin.find_library", lambda name: None)
+    monkeypatch.setattr("tilesim.cubin.fatbin.find_library", lambda name: None)
     with pytest.raises(FatbinError, match="--compress-mode=none"):
         list(texts(fatbin(entry(b"x", 0x8011, 10))))
 

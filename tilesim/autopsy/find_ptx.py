@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from tilesim.autopsy.core_dump import CoreDump
@@ -33,6 +34,8 @@ MOST_TEXT, MOST_PROGRAM = 64 << 20, 1 << 30
 MOST_FILES = 1 << 14
 #: bytes at the beginning of shared memory that are the system's, from sm_90 on
 RESERVED = 1024
+#: variables in shared memory are aligned by at most so many bytes
+_ALIGNED = 1024
 _ELF = b"\x7fELF"
 _EM_CUDA = 190
 #: what ptxas leaves out of the text that it embeds: comments, positions, sections for debuggers
@@ -193,7 +196,7 @@ def _judged(kernel: Loaded, one: _Candidate) -> FoundPtx | Missing:
     if not certain and _parameters_differ(kernel.info, entry):
         return Missing(
             f"{one.file} is of another kernel {readable(kernel.name)} than the one in the dump: "
-            f"{differs[0]}"
+            f"{_parameters_say(kernel.info, entry)}"
         )
     return FoundPtx(one.text, one.file, one.source, certain, evidence, differs, module, entry)
 
@@ -234,6 +237,12 @@ def _parameters_differ(info: KernelInfo, entry: Function) -> bool:
     return [(p.offset, p.size) for p in info.parameters] != [*places(entry)]
 
 
+def _parameters_say(info: KernelInfo, entry: Function) -> str:
+    own = ", ".join(str(p.size) for p in info.parameters) or "none"
+    there = ", ".join(str(p.size) for p in entry.params) or "none"
+    return f"its parameters have {there} bytes, those in the dump {own}"
+
+
 def places(entry: Function) -> Iterator[tuple[int, int]]:
     """Of each parameter of a kernel its offset in the bytes of all, and its own."""
     at = 0
@@ -250,10 +259,10 @@ def _differences(kernel: Loaded, module: Module, entry: Function) -> Iterator[st
         PtxError: the kernel is not understood.
     """
     info, says = kernel.info, entry.directives
+    if module.target != kernel.image.arch:
+        yield f"its .target is {module.target}, the machine code is for {kernel.image.arch}"
     if _parameters_differ(info, entry):
-        own = ", ".join(str(p.size) for p in info.parameters) or "none"
-        there = ", ".join(str(p.size) for p in entry.params) or "none"
-        yield f"its parameters have {there} bytes, those in the dump {own}"
+        yield _parameters_say(info, entry)
     for directive, have in (("reqntid", info.block), ("maxntid", info.most_threads)):
         want = says.get(directive)
         if directive == "maxntid" and "reqntid" in says:
@@ -262,7 +271,8 @@ def _differences(kernel: Loaded, module: Module, entry: Function) -> Iterator[st
             yield f".{directive} is {list(want)}, in the dump {list(have)}"
     shared = flatten(module, entry).shared_size
     own_shared = max(0, info.shared - reserved(kernel.image.arch))
-    if own_shared != shared and info.shared:
+    # the simulator ends static memory where dynamic memory may begin, which ptxas does not
+    if info.shared and not 0 <= shared - own_shared < _ALIGNED:
         yield f"its variables take {shared} bytes of shared memory, in the dump {own_shared}"
 
 
@@ -284,7 +294,7 @@ def _given(path: Path, name: str, environment: Mapping[str, str]) -> Iterator[_C
     for text, source in _texts(data, str(path)):
         found += 1
         if _has(text, name):
-            yield _Candidate(text, str(path), source, lambda: _cubins_in(data))
+            yield _Candidate(text, str(path), source, partial(_cubins_in, data))
     if not found:
         raise DumpError(
             f"{path}: there is no PTX in it: compile with -gencode arch=compute_90a,"
@@ -348,8 +358,8 @@ def _of_folder(
         except OSError:
             continue
         if _has(text, name):
-            own = file.with_suffix(".cubin")
-            yield _Candidate(text, str(file), f"in {source}", lambda own=own: _beside(own))
+            beside = partial(_beside, file.with_suffix(".cubin"))
+            yield _Candidate(text, str(file), f"in {source}", beside)
 
 
 def _ptx_below(path: Path) -> Iterator[Path]:

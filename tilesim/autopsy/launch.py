@@ -1,10 +1,10 @@
 """The launch of a kernel, rebuilt from a dump: what its PTX is checked with.
 
 Grid, block, cluster and the bytes of the parameters stand in the dump; the rest is derived, or
-taken for granted, and each of that has a name (`Assumed`). A number of 64 bits is taken to be an address
-if the PTX says so (``.ptr``, ``cvta.to.global``) or if it looks like those that the dump knows. How
-large a buffer is, no dump says: unless a tensor map says how far its tensor reaches, it is taken to
-be larger than anything that the kernel accesses.
+taken for granted, and each of that has a name (`Assumed`). A number of 64 bits is taken to be an
+address if the PTX says so (``.ptr``, ``cvta.to.global``) or if it looks like those that the dump
+knows. How large a buffer is, no dump says: unless a tensor map says how far its tensor reaches, it
+is taken to be larger than anything that the kernel accesses.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
     ]
     ctas = [cta for cta in dump.ctas if cta.grid is grid]
     dynamic, shared = _dynamic_shared(ctas, kernel, flat)
-    cooperative = len(ctas) == prod(grid.grid) > 1
+    cooperative = len(ctas) == prod(grid.grid) > (prod(grid.cluster) or 1)
     assumed = [*shared]
     if cooperative:
         text = f"all {len(ctas)} CTAs are running, so they are taken to run at once (cooperative)"

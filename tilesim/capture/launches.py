@@ -7,10 +7,10 @@ from math import prod
 
 from tilesim.capture import devices
 from tilesim.capture.errors import CudaError, Number
-from tilesim.capture.fatbin import Read
 from tilesim.capture.folder import Folder
 from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.modules import Kernel, Modules
+from tilesim.cubin.fatbin import Read
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents

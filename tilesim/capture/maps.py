@@ -12,7 +12,7 @@ from dataclasses import replace
 from struct import unpack
 from typing import Any
 
-from tilesim.capture.fatbin import Read
+from tilesim.cubin.fatbin import Read
 from tilesim.ptx.launch import Atoms, Fill, Im2col, Interleave, Map, Swizzle
 from tilesim.ptx.syntax import LaunchError
 

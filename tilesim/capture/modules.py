@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from tilesim.capture import devices, fatbin
+from tilesim.capture import devices
 from tilesim.capture.errors import CudaError, Number
-from tilesim.capture.fatbin import FatbinError
+from tilesim.cubin import fatbin
+from tilesim.cubin.fatbin import FatbinError
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read

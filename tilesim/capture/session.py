@@ -12,13 +12,14 @@ from itertools import count
 from math import prod
 from struct import pack
 
-from tilesim.capture import devices, fatbin, maps
+from tilesim.capture import devices, maps
 from tilesim.capture.errors import CudaError, Number
-from tilesim.capture.fatbin import FatbinError, Read
 from tilesim.capture.folder import Folder, say
 from tilesim.capture.launches import Launches, Request
 from tilesim.capture.memory import MANAGED, Memory
 from tilesim.capture.modules import Kernel, Modules, Variable
+from tilesim.cubin import fatbin
+from tilesim.cubin.fatbin import FatbinError, Read
 from tilesim.errors import TilesimError
 from tilesim.ptx.launch import Map
 from tilesim.ptx.syntax import LaunchError

@@ -1,4 +1,4 @@
-"""PTX out of what programs load: fatbins as nvcc writes them, and PTX itself.
+"""PTX and machine code out of what programs load: fatbins as nvcc writes them, and PTX itself.
 
 A fatbin is a header and entries, each PTX or machine code for one target. nvcc compresses them with
 zstd, older ones with LZ4, unless it was told not to (``--compress-mode=none``).
@@ -22,10 +22,17 @@ _FATBIN_HEAD = Struct("<IHHQ")
 #: kind, version, bytes of this header, bytes behind it, of these compressed ones, ..., flags, ...,
 #: bytes when they are not compressed
 _ENTRY = Struct("<HHIQI20xQ8xQ")
-_PTX = 1
+_PTX, _CUBIN = 1, 2
+#: bytes of an entry when it is not compressed, at most
+MOST_UNPACKED = 1 << 28
 _LZ4, _ZSTD = 0x2000, 0x8000
 _PAGE = 4096
 _DAMAGED = "the compressed PTX is damaged"
+#: of an ELF file of 64 bits: offset of section headers, their size, how many, which has the names
+_ELF_HEAD, _SECTION = Struct("<40xQ10xHHH"), Struct("<II16xQQ")
+_NOBITS = 8
+#: sections of programs with fatbins: those of whole programs, and of parts that are to be linked
+_SECTIONS = (b".nv_fatbin", b"__nv_relfatbin")
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 
 
@@ -62,21 +69,59 @@ def texts(data: bytes) -> Iterator[str]:
     if int.from_bytes(data[:4], "little") != _FATBIN:
         yield data.decode(errors="replace")
         return
+    for body in _entries(data, _PTX):
+        yield body.partition(b"\0")[0].decode(errors="replace")
+
+
+def texts_of_program(data: bytes) -> Iterator[str]:
+    """The PTX modules in an ELF program or library, decompressed; raises like `texts`."""
+    for section in _fatbins(data):
+        for body in _entries(section, _PTX):
+            yield body.partition(b"\0")[0].decode(errors="replace")
+
+
+def cubins_of_program(data: bytes) -> Iterator[bytes]:
+    """The machine code in an ELF program or library, decompressed; raises like `texts`."""
+    for section in _fatbins(data):
+        yield from _entries(section, _CUBIN)
+
+
+def _entries(data: bytes, wanted: int) -> Iterator[bytes]:
+    """The entries of a kind in fatbins that follow each other."""
     at = 0
     while at + _FATBIN_HEAD.size <= len(data):
         magic, _, header, size = _FATBIN_HEAD.unpack_from(data, at)
-        if magic != _FATBIN:
+        if magic != _FATBIN or header < _FATBIN_HEAD.size:
             return
         entry, at = at + header, at + header + size
-        while entry + _ENTRY.size <= at:
+        while entry + _ENTRY.size <= min(at, len(data)):
             kind, _, own, length, packed, flags, full = _ENTRY.unpack_from(data, entry)
-            if kind == _PTX:
+            if own < _ENTRY.size:
+                raise FatbinError("the fatbin is damaged")
+            if kind == wanted:
                 body = data[entry + own : entry + own + (packed or length)]
-                yield _unpacked(body, flags, full).partition(b"\0")[0].decode(errors="replace")
+                yield _unpacked(body, flags, full)
             entry += own + length
 
 
+def _fatbins(data: bytes) -> Iterator[bytes]:
+    """The sections of an ELF file of 64 bits that hold fatbins; none of what is no such file."""
+    if not data.startswith(_ELF + b"\x02\x01") or len(data) < _ELF_HEAD.size:
+        return
+    start, size, count, names = _ELF_HEAD.unpack_from(data)
+    if size < _SECTION.size or names >= count or start + size * count > len(data):
+        return
+    rows = [_SECTION.unpack_from(data, start + size * number) for number in range(count)]
+    texts_at = rows[names][2]
+    for name, kind, offset, length in rows:
+        text = data[texts_at + name : texts_at + name + 32].partition(b"\0")[0]
+        if text in _SECTIONS and kind != _NOBITS:
+            yield data[offset : offset + length]
+
+
 def _unpacked(body: bytes, flags: int, size: int) -> bytes:
+    if size > MOST_UNPACKED:
+        raise FatbinError(f"an entry of {size} bytes is larger than {MOST_UNPACKED >> 20} MiB")
     if flags & _ZSTD:
         return _zstd(body, size)
     return _lz4(body, size) if flags & _LZ4 else body
@@ -112,6 +157,8 @@ def _lz4(body: bytes, size: int) -> bytes:
                 break
             back = body[at] | body[at + 1] << 8
             count, at = _length(body, at + 2, token & 15)
+            if len(made) + count > size:
+                raise FatbinError(_DAMAGED)
             for _ in range(count + 4):
                 made.append(made[-back])
     except IndexError as error:
