@@ -1,25 +1,30 @@
 """Core dumps of NVIDIA GPUs (``.nvcudmp``): what was loaded, what was launched, where it stands.
 
-A dump is an ELF file (``EM_CUDA``, ``ET_CORE``). Its sections are tables of fixed rows (devices,
-SMs, grids, CTAs, warps, lanes), and memory: registers, shared memory, parameters, images of cubins.
-The rows are those of ``cudacoredump.h`` of cuda-gdb. They grow at their end with the driver: a row
-is read as far as it goes, and what it lacks is None.
+A dump is an ELF file (``EM_CUDA``, ``ET_CORE``). Its sections are tables of rows (devices, SMs,
+grids, CTAs, warps, lanes), and memory: registers, shared memory, parameters, images of cubins.
+Rows and sections are published in ``cudacoredump.h`` of cuda-gdb. A row grows at its end with the
+driver: it is read as far as it goes, and what it lacks is None.
 
-A section is named for its place: ``.cudbg.regs.dev0.sm124.cta0.wp2.ln31`` are the registers of a
-lane. A full GPU has a million sections, so their headers are read as one array; nothing else is
-read before it is asked for.
+A section belongs to a row of a table: its type says what it holds, its ``link`` is the section of
+the table, its ``info`` the number of the row. Names are not needed, and not read. A full GPU has a
+million sections: their headers are sorted once, as one array, and each is looked up when what it
+holds is asked for. All is read from the top down, so links in a circle are never followed.
 
-A dump is untrusted: each size, offset and count is compared with the file before it is used, and no
-code of it is run.
+A dump is untrusted: each size, offset and count is compared with the file, and with what a GPU can
+have, before it is used; no code of it is run.
 """
 
 from __future__ import annotations
 
 import gzip
 import mmap
+import stat
 import struct
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+import tempfile
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +36,20 @@ Triple = tuple[int, int, int]
 
 #: bytes of a compressed dump at most, when it is unpacked
 MOST_UNPACKED = 1 << 30
-#: sections, and characters of the name of one, at most
+#: what a dump can have at most; GPUs of 2026 have fewer
 MOST_SECTIONS = 1 << 23
-MOST_NAME = 128
+MOST_DEVICES = 32
+MOST_SMS = 512
+MOST_GRIDS = 1 << 16
+MOST_MODULES = 1 << 16
+MOST_CONTEXTS = 256
+MOST_CTAS_PER_SM = 64
+MOST_WARPS_PER_SM = 128
+MOST_SHARED = 1 << 20
+MOST_PARAMETERS = 1 << 16
+MOST_MEMORIES = 1 << 20
+MOST_THREADS = 1024
+MOST_CLUSTER = 64
 LANES = 32
 
 _EM_CUDA, _ET_CORE = 190, 4
@@ -45,30 +61,103 @@ _SECTION = np.dtype(
         ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8"),
     ]
 )  # fmt: skip
-_NOBITS, _COMPRESSED = 8, 0x800
+_ONE_SECTION = struct.Struct("<IIQQQQIIQQ")
+_STRTAB, _COMPRESSED = 3, 0x800
+#: the types of sections that are read, less SHT_LOUSER
 _LOUSER = 0x80000000
-_GLOBAL, _MANAGED = _LOUSER + 2, _LOUSER + 1
+_MANAGED, _GLOBAL, _SHARED, _REGISTERS, _IMAGE, _RELOCATED = 1, 2, 4, 5, 6, 7
+_DEVICES, _CONTEXTS, _SMS, _GRIDS, _CTAS, _WARPS, _LANES, _MODULES = 9, 10, 11, 12, 13, 14, 15, 16
+_PREDICATES, _PARAMETERS, _UNIFORM, _UNIFORM_PREDICATES, _META, _CONVERGENCE = (
+    17, 18, 19, 20, 22, 23,
+)  # fmt: skip
+_BELOW_A_ROW = (
+    _SHARED, _REGISTERS, _IMAGE, _RELOCATED, _CONTEXTS, _SMS, _GRIDS, _CTAS, _WARPS, _LANES,
+    _MODULES, _PREDICATES, _PARAMETERS, _UNIFORM, _UNIFORM_PREDICATES, _CONVERGENCE,
+)  # fmt: skip
+
+#: what `cudadebugger.h` calls the states of a grid, of a lane's scheduling, the scopes of barriers
+STATUSES = ("invalid", "pending", "active", "sleeping", "terminated", "undetermined")
+STATES = (
+    "exited", "ready", "yielded", "sleep", "sleepyield", "readyatnext", "blockedplus",
+    "blockedall", "blockedcollective", *(f"blockedb{n}" for n in range(16)),
+)  # fmt: skip
+SCOPES = ("none", "warp", "warpgroup", "cta", "cluster", "kernel")
+_EXCEPTIONS = {
+    1: "lane: illegal address",
+    2: "lane: user stack overflow",
+    3: "device: hardware stack overflow",
+    4: "warp: illegal instruction",
+    5: "warp: out of range address",
+    6: "warp: misaligned address",
+    7: "warp: invalid address space",
+    8: "warp: invalid PC",
+    9: "warp: hardware stack overflow",
+    10: "device: illegal address",
+    11: "lane: misaligned address",
+    12: "warp: assert",
+    13: "lane: syscall error",
+    14: "warp: illegal address",
+    15: "lane: atomic on memory that cannot migrate",
+    16: "lane: invalid atomic of system scope",
+    17: "cluster: out of range address",
+    18: "cluster: CTA not present",
+    19: "warp: stack canary",
+    20: "warp: tensor memory access check",
+    21: "warp: tensor memory leak",
+    22: "warp: call requires a newer driver",
+    23: "warp: misaligned PC",
+    24: "warp: PC overflow",
+    25: "warp: misaligned register",
+    26: "warp: illegal encoding of an instruction",
+    27: "warp: illegal parameter of an instruction",
+    28: "warp: register out of range",
+    29: "warp: invalid address of a constant",
+    30: "warp: MMU fault",
+    31: "warp: more arrivals at an mbarrier than it expects, or it is locked",
+    32: "cluster: poisoned access",
+    33: "warp: API stack error",
+    34: "cluster: CTA not present at an operation of the cluster",
+    35: "warp: user stack overflow",
+    36: "TMA: syscall error",
+}
+#: flags of CUDA_COREDUMP_GENERATION_FLAGS by which a part is left out
+SKIPPED = {
+    0: "skip_nonrelocated_elf_images",
+    1: "skip_global_memory",
+    2: "skip_shared_memory",
+    3: "skip_local_memory",
+    5: "skip_constbank_memory",
+    7: "faulted_contexts_only",
+}
 
 
 class Device(NamedTuple):
-    """A GPU; ``arch`` is ``(9, 0)`` for sm_90."""
+    """A GPU; ``arch`` is ``(9, 0)`` for sm_90. ``name`` is empty if the dump does not say it."""
 
     number: int
     arch: tuple[int, int]
     sms: int
     warps_per_sm: int
+    name: str
 
 
 class Driver(NamedTuple):
-    """The driver's branch and release (580, 159), and the CUDA version that it has (13, 0)."""
+    """The driver's branch and release (580, 159), the CUDA version that it has (13, 0), and what
+    was left out of the dump, by the names of the flags that did it."""
 
     release: tuple[int, int]
     cuda: tuple[int, int]
+    skipped: tuple[str, ...]
 
 
 class Grid(NamedTuple):
-    """A launch that had not ended. ``entry`` is the address of the kernel's first instruction,
-    ``cluster`` (0, 0, 0) if none was asked for; ``params`` the bytes of its parameters, if dumped.
+    """A launch that had not ended. ``number`` is its row in the table of its device, ``entry`` the
+    address of the kernel's first instruction, ``cluster`` (0, 0, 0) if none was asked for.
+
+    ``status`` is the driver's word: ``active``: it runs; ``pending``: it was launched and has not
+    begun. ``parent`` is the id of the grid that launched it, 0 for one of the host. ``params`` are
+    the bytes of its parameters, None if they were not dumped. ``system``: it is a kernel of the
+    driver (of cudaMemset, say). ``module`` and ``context`` are handles.
     """
 
     device: int
@@ -79,17 +168,34 @@ class Grid(NamedTuple):
     grid: Triple
     block: Triple
     cluster: Triple
-    status: int
+    status: str
     params: bytes | None
+    parent: int = 0
+    preferred_cluster: Triple = (0, 0, 0)
+    system: bool = False
+    module: int = 0
+    context: int = 0
+
+    @property
+    def ctas(self) -> int:
+        """How many CTAs it has."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 class Lane(NamedTuple):
-    """A thread: its program counter, its place in the block, the exception that it has met."""
+    """A thread: its program counter, its place in the block, the exception that it has met (0:
+    none; `exception_text`), how it is scheduled (None: the driver does not say).
+
+    ``state`` ``blockedplus``: it waits for other lanes of its warp. ``row`` is its place in the
+    table of the warp.
+    """
 
     number: int
     pc: int
     thread: Triple
     exception: int
+    state: str | None
+    row: int
 
 
 class HardwareBarrier(NamedTuple):
@@ -99,99 +205,197 @@ class HardwareBarrier(NamedTuple):
     info: int
 
 
-_SCOPES = ("none", "warp", "warpgroup", "cta", "cluster", "kernel")
+class Fault(NamedTuple):
+    """An exception (`exception_text`) of a warp on an SM; the warp may have ended since."""
+
+    device: int
+    sm: int
+    exception: int
+    pc: int | None
+
+
+class Absent(NamedTuple):
+    """CTAs of a grid that do not run: those that have ended (others of their cluster run, and the
+    CTAs of a cluster start together), and those of which the dump does not say whether they have
+    ended or not begun."""
+
+    ended: int
+    unknown: int
+
+
+class _Place(NamedTuple):
+    """Of what a section is, for messages; -1 is no number."""
+
+    device: int
+    sm: int = -1
+    cta: int = -1
+    warp: int = -1
+
+    def __str__(self) -> str:
+        names = ("device", "SM", "CTA", "warp")
+        return " ".join(f"{a} {n}" for a, n in zip(names, self, strict=True) if n >= 0)
 
 
 class Warp:
-    """A warp that had not ended; ``number`` is its place in the CTA, ``valid`` its lanes."""
+    """A warp that had not ended; ``number`` is its place in the CTA. Masks have a bit per lane.
 
-    def __init__(self, dump: CoreDump, place: str, row: _Row, block: Triple) -> None:
+    ``valid``: lanes that have not ended; ``active``: those of the instruction that is next;
+    ``exited``: those that have ended, None if the driver does not say. ``broken``: it has met a
+    trap or a breakpoint.
+    """
+
+    def __init__(self, dump: CoreDump, place: _Place, table: int, row: _Row, cta: Cta) -> None:
         self._dump = dump
         self._place = place
-        self.valid = row[2]
-        self.active = row[3]
-        self.error_pc: int | None = row[0] if row[5] else None
-        #: lanes that have ended, as a mask
+        self._table = table
+        self._cta = cta
+        error_pc, self.slot, self.valid, self.active, broken, has_error = row[:6]
+        self.broken = bool(broken)
+        self.error_pc: int | None = error_pc if has_error else None
         self.exited: int | None = row[13]
         self.barrier: HardwareBarrier | None = None
         if row[17] is not None:
-            scope = row[15]
-            name = _SCOPES[scope] if scope < len(_SCOPES) else f"scope {scope}"
-            self.barrier = HardwareBarrier(name, row[17])
-        self._block = block
+            self.barrier = HardwareBarrier(_word_for(SCOPES, row[15], "scope"), row[17])
+
+    @cached_property
+    def _lane_table(self) -> int | None:
+        return self._dump.below(self._table, _LANES, self._place.warp)
 
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:
         """The lanes that had not ended, by number."""
-        rows = self._dump.rows(f".cudbg.lntbl.{self._place}", _LANE)
-        lanes = [Lane(row[2], row[0], (row[3], row[4], row[5]), row[6]) for row in rows]
-        for lane in lanes:
-            if lane.number >= LANES:
-                raise self._dump.error(f"{self._place} has a lane {lane.number}")
-        if len({lane.number for lane in lanes}) < len(lanes):
-            raise self._dump.error(f"{self._place} has a lane twice")
-        return tuple(sorted(lanes))
+        place, (bx, by, bz) = self._place, self._cta.grid.block
+        rows = self._dump.rows(self._lane_table, _LANE, LANES, f"lanes of {place}")
+        seen = 0
+        found: list[Lane] = []
+        for at, (pc, _, number, x, y, z, exception, _, _, _, state) in enumerate(rows):
+            if number >= LANES:
+                raise self._dump.error(f"{place} has a lane {number}")
+            if seen >> number & 1:
+                raise self._dump.error(f"{place} has a lane {number} twice")
+            seen |= 1 << number
+            if not self.valid >> number & 1:
+                continue
+            if x >= bx or y >= by or z >= bz:
+                raise self._dump.error(f"{place} has a thread {(x, y, z)} of a block {bx, by, bz}")
+            if (x + bx * (y + by * z)) % LANES != number:
+                raise self._dump.error(f"{place} has thread {(x, y, z)} as its lane {number}")
+            named = None if state is None else _word_for(STATES, state, "state")
+            found.append(Lane(number, pc, (x, y, z), exception, named, at))
+        return tuple(sorted(found))
 
     @cached_property
     def number(self) -> int:
         """The warp of the CTA that it is: by the places of its threads in the block."""
-        if not self.lanes:
-            return int(self._place.rpartition("wp")[2])
-        x, y, z = self.lanes[0].thread
-        return (x + self._block[0] * (y + self._block[1] * z)) // LANES
+        block = self._cta.grid.block
+        numbers = {
+            (x + block[0] * (y + block[1] * z)) // LANES
+            for x, y, z in (n.thread for n in self.lanes)
+        }
+        if len(numbers) != 1:
+            raise self._dump.error(f"{self._place} has threads of several warps, or none")
+        return numbers.pop()
 
     def register(self, lane: int, number: int) -> int | None:
         """A 32-bit register of a lane; None if it was not dumped."""
-        return self._word(f".cudbg.regs.{self._place}.ln{lane}", number)
+        return self._dump.word(self._of_lane(lane, _REGISTERS), number)
 
     def predicates(self, lane: int) -> tuple[bool, ...] | None:
         """The predicates P0, P1, ... of a lane."""
-        data = self._dump.data(f".cudbg.pred.{self._place}.ln{lane}")
-        return None if data is None else tuple(bool(data[at]) for at in range(0, len(data), 4))
+        return self._dump.flags(self._of_lane(lane, _PREDICATES))
 
     def uniform_register(self, number: int) -> int | None:
         """A 32-bit register of the warp."""
-        return self._word(f".cudbg.uregs.{self._place}", number)
+        return self._dump.word(self._own(_UNIFORM), number)
+
+    def uniform_predicates(self) -> tuple[bool, ...] | None:
+        """The predicates UP0, UP1, ... of the warp."""
+        return self._dump.flags(self._own(_UNIFORM_PREDICATES))
 
     def convergence_barrier(self, number: int) -> int | None:
         """The lanes that a convergence barrier (B0, B1, ...) waits for."""
-        return self._word(f".cudbg.cbu_bar.{self._place}", number)
+        return self._dump.word(self._own(_CONVERGENCE), number)
 
-    def _word(self, section: str, number: int) -> int | None:
-        data = self._dump.data(section)
-        if data is None or number < 0 or 4 * number + 4 > len(data):
-            return None
-        word: int = struct.unpack_from("<I", data, 4 * number)[0]
-        return word
+    def _own(self, kind: int) -> int | None:
+        return self._dump.below(self._table, kind, self._place.warp)
+
+    def _of_lane(self, lane: int, kind: int) -> int | None:
+        row = self._lane_rows.get(lane)
+        table = self._lane_table
+        return None if table is None or row is None else self._dump.below(table, kind, row)
+
+    @cached_property
+    def _lane_rows(self) -> dict[int, int]:
+        """By which number the sections of a lane name it: the row, as published, or the lane's own
+        number, if just those are there. Dumps at hand have only warps in which the two agree."""
+        rows = {lane.number: lane.row for lane in self.lanes}
+        if all(number == row for number, row in rows.items()):
+            return rows
+        table = self._lane_table or 0
+        there = {n for n in range(LANES) if self._dump.below(table, _REGISTERS, n) is not None}
+        if there == set(rows.values()):
+            return rows
+        return {number: number for number in rows} if there == set(rows) else {}
 
 
 class Cta:
-    """A CTA that was running: its place in the grid, its shared memory, its warps."""
+    """A CTA that was running: its place in the grid, its shared memory, its warps.
 
-    def __init__(self, dump: CoreDump, place: str, row: _Row, grid: Grid) -> None:
+    ``sm`` is the SM that it runs on, of the device of its ``grid``. ``cluster_size`` is None
+    without clusters.
+    """
+
+    def __init__(self, dump: CoreDump, place: _Place, table: int, row: _Row, grid: Grid) -> None:
         self._dump = dump
         self._place = place
+        self._table = table
         self.grid = grid
-        self.index: Triple = (row[1], row[2], row[3])
-        self.cluster: Triple | None = None
-        if row[5] is not None and row[7] is not None:
-            self.cluster = (row[5], row[6], row[7])
-        self.sm = int(place.partition(".sm")[2].partition(".")[0])
+        self.index: Triple = row[1:4]
+        self.sm = place.sm
+        size: Triple = grid.cluster if row[11] is None else row[9:12]
+        self.cluster_size: Triple | None = size if all(size) else None
+
+    @property
+    def cluster(self) -> Triple | None:
+        """The index of its cluster in the grid; None without clusters."""
+        size = self.cluster_size
+        if size is None:
+            return None
+        (x, y, z), (a, b, c) = self.index, size
+        return (x // a, y // b, z // c)
+
+    @property
+    def rank(self) -> int:
+        """Its rank in its cluster (``%cluster_ctarank``), 0 without clusters."""
+        size = self.cluster_size
+        if size is None:
+            return 0
+        (x, y, z), (a, b, c) = self.index, size
+        return x % a + a * (y % b + b * (z % c))
 
     @cached_property
     def shared(self) -> bytes | None:
         """Its shared memory, from the address 0 of the shared window on; None if not dumped."""
-        return self._dump.data(f".cudbg.shared.{self._place}")
+        number = self._dump.below(self._table, _SHARED, self._place.cta)
+        return self._dump.contents(number, MOST_SHARED, f"shared memory of {self._place}")
+
+    @cached_property
+    def _warp_table(self) -> int | None:
+        return self._dump.below(self._table, _WARPS, self._place.cta)
 
     @cached_property
     def warps(self) -> tuple[Warp, ...]:
         """Its warps that had not ended, by number."""
-        rows = self._dump.rows(f".cudbg.wptbl.{self._place}", _WARP)
+        rows = self._dump.rows(self._warp_table, _WARP, LANES, f"warps of {self._place}")
         found = [
-            Warp(self._dump, f"{self._place}.wp{n}", row, self.grid.block)
+            Warp(self._dump, self._place._replace(warp=n), self._warp_table or 0, row, self)
             for n, row in enumerate(rows)
         ]
-        return tuple(sorted((w for w in found if w.lanes), key=lambda w: w.number))
+        found = sorted((w for w in found if w.lanes), key=lambda w: w.number)
+        for one, other in pairwise(found):
+            if one.number == other.number:
+                raise self._dump.error(f"{self._place} has a warp {one.number} twice")
+        return tuple(found)
 
     @cached_property
     def shared_bytes(self) -> int | None:
@@ -206,38 +410,70 @@ class Cta:
         return x + self.grid.grid[0] * (y + self.grid.grid[1] * z)
 
 
-class Image(NamedTuple):
-    """A cubin that was loaded; ``relocated``: with the addresses at which it lies on the device."""
+class Image:
+    """A cubin that was loaded; ``relocated``: with the addresses at which it lies on the device.
+    ``context`` and ``module`` are handles, as in `Grid`."""
 
-    device: int
-    relocated: bool
-    data: bytes
+    def __init__(
+        self, dump: CoreDump, section: int, device: int, context: int, module: int, relocated: bool
+    ) -> None:
+        self._dump = dump
+        self._section = section
+        self.device = device
+        self.context = context
+        self.module = module
+        self.relocated = relocated
+
+    @property
+    def data(self) -> bytes:
+        """The ELF file; it is read from the dump each time."""
+        data = self._dump.contents(self._section, len(self._dump), f"section {self._section}")
+        return data or b""
 
 
 class Memory(NamedTuple):
-    """Bytes of global memory that are in the dump, from an address on."""
+    """Bytes of global memory that are in the dump, from an address on. ``data`` is a view of the
+    file, which is read when it is looked at."""
 
     address: int
-    data: bytes
+    data: memoryview
 
 
 _Row = tuple[Any, ...]
 
 
 class _Layout(NamedTuple):
-    """A row of a table: the formats of its fields in order, and how many any driver writes."""
+    """A row of a table: the formats of its fields in order (padding is a field), and how many of
+    them the first driver wrote."""
 
     fields: str
-    least: int
+    first: int
 
 
-# fields as `struct` spells them; padding is a field
-_DEVICE = _Layout("QQQIIIIIIIIIIIIIII", 12)
-_GRID = _Layout("QQQQQQQIIIIIIIIIIIIIIII", 17)
-_CTA = _Layout("QIIIIIIIIIII", 4)
-_WARP = _Layout("QIIIIIIIIIIIIIIIIQ", 4)
-_LANE = _Layout("QQIIIIIIIII", 7)
-_META = _Layout("QIIIII", 5)
+_DEVICE = _Layout("QQQIIIIIIIIIIII", 15)
+_CONTEXT = _Layout("Q", 1)
+_MODULE = _Layout("Q", 1)
+_GRID = _Layout("QQQQQQQIIIIIIIIIIIIIIIIIII", 19)
+_SM = _Layout("IIIIQ", 2)
+_CTA = _Layout("QIIIIIIIIIII", 5)
+_WARP = _Layout("QIIIIIIIIIIIIIIIIQ", 7)
+_LANE = _Layout("QQIIIIIIIII", 10)
+_METADATA = _Layout("QIIIII", 6)
+
+
+@cache
+def _struct(fields: str, stride: int) -> struct.Struct:
+    """The fields of a row, and what is behind them up to the next row."""
+    return struct.Struct(f"<{fields}{stride - struct.calcsize(f'<{fields}')}x")
+
+
+def _word_for(words: Sequence[str], number: int, what: str) -> str:
+    return words[number] if number < len(words) else f"{what} {number}"
+
+
+def exception_text(number: int) -> str:
+    """What an exception is, in the words of cuda-gdb."""
+    return _EXCEPTIONS.get(number, f"exception {number}")
 
 
 class CoreDump:
@@ -251,10 +487,27 @@ class CoreDump:
         """
         self.path = path
         self._bytes = _contents(path)
+        self._view = memoryview(self._bytes)
         self._sections = self._headers()
-        self._by_name = self._names()
-        if not any(name.startswith(".cudbg.devtbl") for name in self._by_name):
-            raise self.error("it has no table of devices (.cudbg.devtbl)")
+        kinds = self._sections["type"] - np.uint32(_LOUSER)  # others wrap: they are no kind
+        self._kinds = kinds
+        number = np.flatnonzero(np.isin(kinds, _BELOW_A_ROW)).astype(np.uint32)
+        rows = self._sections[number]
+        keys = rows["link"].astype(np.uint64) << np.uint64(40)
+        keys |= kinds[number].astype(np.uint64) << np.uint64(32)
+        keys |= rows["info"].astype(np.uint64)
+        # a link beyond all sections would not fit into its bits
+        fits = rows["link"] < len(self._sections)
+        keys, number = keys[fits], number[fits]
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._numbers = keys[order], number[order]
+        tables = np.flatnonzero(kinds == _DEVICES)
+        if len(tables) != 1:
+            raise self.error(f"it has {len(tables)} tables of devices, not one")
+        self._device_table = int(tables[0])
+
+    def __len__(self) -> int:
+        return len(self._bytes)
 
     def error(self, what: str) -> DumpError:
         """What is wrong with it, as an error."""
@@ -273,188 +526,329 @@ class CoreDump:
         if ident[4] != 2 or ident[5] != 1 or machine != _EM_CUDA or kind != _ET_CORE:
             what = "a cubin" if machine == _EM_CUDA else "an ELF file of something else"
             raise DumpError(f"{self.path}: this is no core dump of a GPU, it is {what}")
-        offset, entry, count, strings = header[6], header[11], header[12], header[13]
+        offset, entry, count = header[6], header[11], header[12]
         if entry != _SECTION.itemsize:
             raise self.error(f"section headers of {entry} bytes, not {_SECTION.itemsize}")
         if offset + entry > len(data):
             raise self.error("the section headers lie behind its end: was it cut?")
         first = np.frombuffer(data, _SECTION, 1, offset)[0]
         count = count or int(first["size"])  # 0: more than 16 bits can say
-        strings = int(first["link"]) if strings == 0xFFFF else strings
         if count > MOST_SECTIONS or offset + count * entry > len(data):
             raise self.error(f"{count} section headers do not fit into it: was it cut?")
-        table = np.frombuffer(data, _SECTION, count, offset)
-        if strings >= count:
-            raise self.error(f"the names of sections are section {strings} of {count}")
-        self._strings = self._of(table[strings], "the names of sections")
-        return table
+        self._start = offset
+        #: the section with the names of sections
+        self._names = int(first["link"]) if header[13] == 0xFFFF else header[13]
+        return np.frombuffer(data, _SECTION, count, offset)
 
-    def _of(self, row: Any, name: str) -> bytes:
-        """The bytes of a section."""
-        offset, size = int(row["offset"]), int(row["size"])
-        if int(row["type"]) == _NOBITS:
-            raise self.error(f"{name} has no bytes in the file")
-        if int(row["flags"]) & _COMPRESSED:
-            raise self.error(f"{name} is compressed, which no driver does")
+    def below(self, table: int, kind: int, row: int) -> int | None:
+        """The section that holds something of a row of a table; None if there is none."""
+        key = np.uint64(table << 40 | kind << 32 | row)
+        at = int(np.searchsorted(self._keys, key))
+        if at == len(self._keys) or self._keys[at] != key:
+            return None
+        if at + 1 < len(self._keys) and self._keys[at + 1] == key:
+            one, other = int(self._numbers[at]), int(self._numbers[at + 1])
+            raise self.error(f"sections {one} and {other} hold the same thing of one row")
+        return int(self._numbers[at])
+
+    def _extent(self, number: int, what: str) -> tuple[int, int, int]:
+        """Offset, size and row size of a section; it lies in the file."""
+        at = self._start + _SECTION.itemsize * number
+        _, _, flags, _, offset, size, _, _, _, entry = _ONE_SECTION.unpack_from(self._bytes, at)
+        if flags & _COMPRESSED:
+            raise self.error(f"{what} is compressed, which no driver does")
         if offset + size > len(self._bytes):
-            raise self.error(f"{name} lies behind its end: was it cut?")
-        return bytes(self._bytes[offset : offset + size])
+            raise self.error(f"{what} lies behind its end: was it cut?")
+        return offset, size, entry
 
-    def _names(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        strings = self._strings
-        for number, start in enumerate(self._sections["name"].tolist()):
-            end = strings.find(b"\0", start, start + MOST_NAME)
-            if end < 0:
-                raise self.error(f"section {number} has no name of at most {MOST_NAME} characters")
-            name = strings[start:end].decode("ascii", "backslashreplace")
-            found.setdefault(name, number)
-        return found
-
-    def data(self, name: str) -> bytes | None:
-        """The bytes of a section; None if there is none of this name.
+    def contents(self, number: int | None, most: int, what: str) -> bytes | None:
+        """The bytes of a section, which are at most so many; None for none.
 
         Raises:
-            DumpError: it does not lie in the file.
+            DumpError: it does not lie in the file, or is longer than what it holds can be.
         """
-        number = self._by_name.get(name)
-        return None if number is None else self._of(self._sections[number], name)
+        if number is None:
+            return None
+        offset, size, _ = self._extent(number, what)
+        if size > most:
+            raise self.error(f"{what}: {size} bytes, more than any GPU has")
+        return bytes(self._view[offset : offset + size])
 
-    def rows(self, name: str, layout: _Layout) -> list[_Row]:
-        """The rows of a table; fields that its driver did not write are None.
+    def word(self, number: int | None, at: int) -> int | None:
+        """A 32-bit word of a section; None if it has not so many, or for none."""
+        if number is None:
+            return None
+        offset, size, _ = self._extent(number, f"section {number}")
+        if at < 0 or 4 * at + 4 > size:
+            return None
+        word: int = struct.unpack_from("<I", self._bytes, offset + 4 * at)[0]
+        return word
+
+    def flags(self, number: int | None) -> tuple[bool, ...] | None:
+        """The predicates in a section, a word each; None for none."""
+        data = self.contents(number, 4 * LANES, "predicates")
+        return None if data is None else tuple(map(any, struct.iter_unpack("4B", data)))
+
+    def rows(self, number: int | None, layout: _Layout, most: int, what: str) -> list[_Row]:
+        """The rows of a table, none if it is not there; fields that its driver did not write are
+        None.
 
         Raises:
-            DumpError: a row lacks what each driver writes, or the last one is cut.
+            DumpError: there are more rows than a GPU can have, a row lacks what each driver
+                writes, or the last one is cut.
         """
-        data = self.data(name)
-        if not data:
+        if number is None:
             return []
-        stride = int(self._sections[self._by_name[name]]["entry"]) or len(data)  # 0: one row
-        if len(data) % stride:
-            raise self.error(f"{name} has {len(data)} bytes in rows of {stride}")
+        offset, size, stride = self._extent(number, f"the table of {what}")
+        if not size:
+            return []
+        stride = stride or size  # 0: one row
+        if size % stride:
+            raise self.error(f"the table of {what} has {size} bytes in rows of {stride}")
+        if size // stride > most:
+            raise self.error(f"{size // stride} {what}: more than {most}, the most of any GPU")
         known = layout.fields
         while known and struct.calcsize(f"<{known}") > stride:
             known = known[:-1]
-        if len(known) < layout.least:
-            raise self.error(f"{name} has rows of {stride} bytes, shorter than any driver's")
-        one, missing = struct.Struct(f"<{known}"), (None,) * (len(layout.fields) - len(known))
-        return [(*one.unpack_from(data, at), *missing) for at in range(0, len(data), stride)]
-
-    def _named(self, beginning: str) -> Iterator[str]:
-        return (name for name in self._by_name if name.startswith(beginning))
+        if len(known) < layout.first:
+            raise self.error(
+                f"the table of {what} has rows of {stride} bytes, shorter than any driver's"
+            )
+        one, missing = _struct(known, stride), (None,) * (len(layout.fields) - len(known))
+        found = one.iter_unpack(self._view[offset : offset + size])
+        return [(*row, *missing) for row in found] if missing else list(found)
 
     # ------------------------------------------------------------------ what is in it
 
     @cached_property
     def driver(self) -> Driver | None:
-        """The driver that wrote it, if it says so."""
-        for row in self.rows(".cudbg.meta", _META):
-            return Driver((row[1], row[2]), (row[3], row[4]))
+        """The driver that wrote it, if it says so (drivers from r565 on)."""
+        for number in np.flatnonzero(self._kinds == _META)[:1]:
+            for _, major, minor, cuda, cuda_minor, flags in self.rows(
+                int(number), _METADATA, 1, "metadata"
+            ):
+                skipped = tuple(name for bit, name in SKIPPED.items() if flags >> bit & 1)
+                return Driver((major, minor), (cuda, cuda_minor), skipped)
         return None
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """The GPUs in it."""
-        rows = self.rows(".cudbg.devtbl", _DEVICE)
-        return tuple(Device(n, (r[11], r[12] or 0), r[6], r[7]) for n, r in enumerate(rows))
+        rows = self.rows(self._device_table, _DEVICE, MOST_DEVICES, "devices")
+        if not rows:
+            raise self.error("its table of devices is empty")
+        return tuple(
+            Device(n, (r[11], r[12]), r[6], r[7], self._string(r[0])) for n, r in enumerate(rows)
+        )
+
+    def _string(self, at: int) -> str:
+        """A text of the table of strings; empty if there is none that can be printed."""
+        tables = np.flatnonzero(self._sections["type"] == _STRTAB)
+        for number in tables[tables != self._names][:1]:
+            offset, size, _ = self._extent(int(number), "the table of strings")
+            if at < size:
+                text = bytes(self._view[offset + at : offset + min(size, at + 64)])
+                name = text.partition(b"\0")[0].decode("ascii", "replace")
+                return name if name.isascii() and name.isprintable() else ""
+        return ""
+
+    @cached_property
+    def _grid_tables(self) -> tuple[int | None, ...]:
+        return tuple(self.below(self._device_table, _GRIDS, d.number) for d in self.devices)
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """The launches that had not ended, on all devices."""
         found: list[Grid] = []
-        for device in self.devices:
-            table = f".cudbg.gridtbl.dev{device.number}"
-            for n, row in enumerate(self.rows(table, _GRID)):
-                cluster = tuple(row[19:22]) if row[21] is not None else (0, 0, 0)
-                params = self.data(f".cudbg.param.dev{device.number}.grid{n}")
+        for device, table in zip(self.devices, self._grid_tables, strict=True):
+            place = f"grids of device {device.number}"
+            for n, row in enumerate(self.rows(table, _GRID, MOST_GRIDS, place)):
+                number = None if table is None else self.below(table, _PARAMETERS, n)
+                params = self.contents(number, MOST_PARAMETERS, f"parameters of grid {row[0]}")
+                cluster = row[19:22] if row[21] is not None else (0, 0, 0)
+                preferred = row[23:26] if row[25] is not None else (0, 0, 0)
                 found.append(
                     Grid(
-                        device.number, n, row[0], row[3], row[10], tuple(row[11:14]),
-                        tuple(row[14:17]), cluster, row[9], params,
+                        device.number, n, row[0], row[3], row[10], row[11:14], row[14:17], cluster,
+                        _word_for(STATUSES, row[9], "status"), params, row[5], preferred,
+                        row[7] == 1, row[4], row[1],
                     )
                 )  # fmt: skip
         return tuple(found)
 
     @cached_property
+    def _sm_tables(self) -> tuple[tuple[int | None, list[_Row]], ...]:
+        """The table of SMs of each device, and its rows."""
+        found = []
+        for device in self.devices:
+            table = self.below(self._device_table, _SMS, device.number)
+            rows = self.rows(table, _SM, MOST_SMS, f"SMs of device {device.number}")
+            found.append((table, rows))
+        return tuple(found)
+
+    @cached_property
+    def faults(self) -> tuple[Fault, ...]:
+        """What went wrong on the SMs (drivers from r555 on)."""
+        return tuple(
+            Fault(device, row[0], row[2], row[4] if row[3] else None)
+            for device, (_, rows) in enumerate(self._sm_tables)
+            for row in rows
+            if row[2]
+        )
+
+    @cached_property
     def ctas(self) -> tuple[Cta, ...]:
         """The CTAs that were running, by device, grid and place in the grid."""
-        of = {(grid.device, grid.id): grid for grid in self.grids}
         found: list[Cta] = []
-        for name in self._named(".cudbg.ctatbl."):
-            place = name.removeprefix(".cudbg.ctatbl.")
-            if not place.startswith("dev") or ".sm" not in place:
-                raise self.error(f"{name} is of no SM")
-            device = place[3:].partition(".")[0]
-            for n, row in enumerate(self.rows(name, _CTA)):
-                grid = of.get((int(device) if device.isdecimal() else -1, row[0]))
-                if grid is None:
-                    raise self.error(f"{place}.cta{n} is of grid {row[0]}, which is not in it")
-                if not place.partition(".sm")[2].isdecimal():
-                    raise self.error(f"{name} is of no SM")
-                if any(i >= n for i, n in zip(row[1:4], grid.grid, strict=True)):
-                    raise self.error(f"{place}.cta{n} is CTA {row[1:4]} of a grid {grid.grid}")
-                found.append(Cta(self, f"{place}.cta{n}", row, grid))
-        return tuple(sorted(found, key=lambda c: (c.grid.device, c.grid.number, c.number)))
+        for device, (table, rows) in enumerate(self._sm_tables):
+            grids = {grid.id: grid for grid in self.grids if grid.device == device}
+            for n, (sm, *_) in enumerate(rows):
+                if table is not None:
+                    found += self._on_sm(_Place(device, sm), self.below(table, _CTAS, n), grids)
+        found.sort(key=lambda c: (c.grid.device, c.grid.number, c.number))
+        for one, other in pairwise(found):
+            if one.grid is other.grid and one.index == other.index:
+                raise self.error(f"CTA {one.index} of grid {one.grid.id} is in it twice")
+        return tuple(found)
+
+    def _on_sm(self, place: _Place, table: int | None, grids: dict[int, Grid]) -> Iterable[Cta]:
+        warps = 0
+        for n, row in enumerate(self.rows(table, _CTA, MOST_CTAS_PER_SM, f"CTAs of {place}")):
+            here = place._replace(cta=n)
+            grid = grids.get(row[0])
+            if grid is None:
+                raise self.error(f"{here} is of grid {row[0]}, which is not in it")
+            threads = grid.block[0] * grid.block[1] * grid.block[2]
+            if not 1 <= threads <= MOST_THREADS:
+                raise self.error(f"grid {grid.id} runs with blocks of {threads} threads")
+            if any(i >= n for i, n in zip(row[1:4], grid.grid, strict=True)):
+                raise self.error(f"{here} is CTA {row[1:4]} of a grid {grid.grid}")
+            cta = Cta(self, here, table or 0, row, grid)
+            if (size := cta.cluster_size) and size[0] * size[1] * size[2] > MOST_CLUSTER:
+                raise self.error(f"{here} is of a cluster {size}: larger than any GPU's")
+            if (number := cta._warp_table) is not None:
+                _, length, stride = self._extent(number, f"the table of warps of {here}")
+                warps += length // (stride or length or 1)
+            if warps > MOST_WARPS_PER_SM:
+                raise self.error(f"{place} has {warps} warps: more than any GPU")
+            yield cta
+
+    def cluster_of(self, cta: Cta) -> tuple[Cta | None, ...]:
+        """The CTAs of a CTA's cluster by rank; None for one that has ended: the CTAs of a cluster
+        start together. One without clusters is alone."""
+        size = cta.cluster_size
+        if size is None:
+            return (cta,)
+        return tuple(
+            self._by_cluster[cta.grid.device, cta.grid.number, size, cta.cluster].get(rank)
+            for rank in range(size[0] * size[1] * size[2])
+        )
+
+    @cached_property
+    def _by_cluster(self) -> dict[_Row, dict[int, Cta]]:
+        found: dict[_Row, dict[int, Cta]] = {}
+        for cta in self.ctas:
+            key = (cta.grid.device, cta.grid.number, cta.cluster_size, cta.cluster)
+            found.setdefault(key, {})[cta.rank] = cta
+        return found
+
+    def absent(self, grid: Grid) -> Absent:
+        """How many CTAs of a grid do not run, and what is known of them."""
+        running = [cta for cta in self.ctas if cta.grid is grid]
+        leaders = [cta for cta in running if cta is next(filter(None, self.cluster_of(cta)))]
+        ended = sum(self.cluster_of(cta).count(None) for cta in leaders)
+        return Absent(ended, grid.ctas - len(running) - ended)
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
         """The cubins that were loaded. Those that hold no ELF file (scrubbed ones) are left out."""
-        kinds = {".cudbg.relfimg.dev": True, ".cudbg.elfimg.dev": False}
         found: list[Image] = []
-        strings = self._strings
-        # several sections have one name: they are gone through by number
-        for number, row in enumerate(self._sections):
-            start = int(row["name"])
-            for kind, relocated in kinds.items():
-                if strings.startswith(kind.encode(), start):
-                    end = strings.find(b"\0", start)
-                    device = strings[start + len(kind) : end].partition(b".")[0]
-                    data = self._of(row, f"section {number} ({kind.rpartition('.')[0]})")
-                    if data.startswith(b"\x7fELF") and device.isdigit():
-                        found.append(Image(int(device), relocated, data))
+        for device in self.devices:
+            contexts = self.below(self._device_table, _CONTEXTS, device.number)
+            place = f"device {device.number}"
+            for c, (context,) in enumerate(
+                self.rows(contexts, _CONTEXT, MOST_CONTEXTS, f"contexts of {place}")
+            ):
+                modules = self.below(contexts or 0, _MODULES, c)
+                for m, (module,) in enumerate(
+                    self.rows(modules, _MODULE, MOST_MODULES, f"modules of {place} context {c}")
+                ):
+                    for kind in (_RELOCATED, _IMAGE):
+                        number = self.below(modules or 0, kind, m)
+                        if number is not None and self._is_elf(number):
+                            relocated = kind == _RELOCATED
+                            found.append(
+                                Image(self, number, device.number, context, module, relocated)
+                            )
         return tuple(found)
+
+    def _is_elf(self, number: int) -> bool:
+        offset, size, _ = self._extent(number, f"section {number}")
+        return bytes(self._view[offset : offset + min(size, 4)]) == b"\x7fELF"
+
+    def image_of(self, grid: Grid, relocated: bool = True) -> Image | None:
+        """The cubin of a grid's kernel; None if it is not in the dump."""
+        key = (grid.device, grid.context, grid.module, relocated)
+        for image in self.images:
+            if (image.device, image.context, image.module, image.relocated) == key:
+                return image
+        return None
 
     @cached_property
     def memory(self) -> tuple[Memory, ...]:
         """Global and managed memory that is in it, by address."""
+        numbers = np.flatnonzero((self._kinds == _GLOBAL) | (self._kinds == _MANAGED))
+        if len(numbers) > MOST_MEMORIES:
+            raise self.error(f"{len(numbers)} pieces of global memory")
         found = []
-        for number in np.flatnonzero(np.isin(self._sections["type"], (_GLOBAL, _MANAGED))):
-            row = self._sections[number]
-            found.append(Memory(int(row["address"]), self._of(row, f"section {number}")))
-        return tuple(sorted(found))
+        for number in numbers.tolist():
+            offset, size, _ = self._extent(number, f"section {number}")
+            address = int(self._sections["address"][number])
+            found.append(Memory(address, self._view[offset : offset + size]))
+        return tuple(sorted(found, key=lambda m: m.address))
 
     def at(self, address: int, size: int) -> bytes | None:
         """``size`` bytes of global memory; None if they are not in the dump."""
-        for memory in self.memory:
-            start = address - memory.address
-            if start >= 0 and start + size <= len(memory.data):
-                return memory.data[start : start + size]
+        starts, lengths = self._spans
+        if not 0 <= address < 1 << 64 or size < 0:
+            return None
+        before = int(np.searchsorted(starts, np.uint64(address), "right"))
+        room = lengths[:before] - (np.uint64(address) - starts[:before])
+        for n in np.flatnonzero((room >= size) & (room <= lengths[:before]))[:1].tolist():
+            start = address - self.memory[n].address
+            return bytes(self.memory[n].data[start : start + size])
         return None
 
-    @property
-    def sections(self) -> Mapping[str, int]:
-        """The number of each section by its name, the first of those that share one."""
-        return self._by_name
+    @cached_property
+    def _spans(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        starts = np.array([m.address for m in self.memory], np.uint64)
+        return starts, np.array([len(m.data) for m in self.memory], np.uint64)
 
 
 def _contents(path: Path) -> bytes | mmap.mmap:
     """The bytes of a dump, unpacked if it is compressed."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would not end
+            raise DumpError(f"{path}: it cannot be read: it is no file")
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 file.seek(0)
-                with gzip.open(file) as packed:
-                    data = packed.read(MOST_UNPACKED + 1)
-                if len(data) > MOST_UNPACKED:
-                    raise DumpError(
-                        f"{path}: it has more than {MOST_UNPACKED >> 20} MiB when it is unpacked: "
-                        "unpack it with gunzip first"
-                    )
-                return data
+                with tempfile.TemporaryFile() as unpacked, gzip.open(file) as packed:
+                    while piece := packed.read(1 << 20):
+                        unpacked.write(piece)
+                        if unpacked.tell() > MOST_UNPACKED:
+                            raise DumpError(
+                                f"{path}: it has more than {MOST_UNPACKED >> 20} MiB when it is "
+                                "unpacked: unpack it with gunzip first"
+                            )
+                    unpacked.flush()
+                    if not unpacked.tell():
+                        raise DumpError(f"{path}: the file is empty")
+                    return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ)
             file.seek(0, 2)
             if not file.tell():
                 raise DumpError(f"{path}: the file is empty")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DumpError(f"{path}: it cannot be read: {reason}") from error
