@@ -22,7 +22,7 @@ from time import monotonic, sleep
 
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 from tilesim.wording import count
 
 ENABLE = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP"
@@ -48,11 +48,13 @@ _MORE_BYTES = b"\0" * (1 << 16)
 
 @dataclass(frozen=True)
 class Names:
-    """Patterns of the names of pipes and dumps; relative ones are in ``folder``."""
+    """Patterns of the names of pipes and dumps; relative ones are in ``folder``. ``root`` is where
+    the process sees ``/``, which differs in a container."""
 
     pipe: tuple[str, ...]
     dump: tuple[str, ...]
     folder: Path
+    root: Path = Path("/")
 
     def pipes(self, pid: int | None = None) -> tuple[Path, ...]:
         """The pipes of a process (None: of any) that there are."""
@@ -66,7 +68,8 @@ class Names:
         stands = {"%p": "*" if pid is None else str(pid), "%h": "*", "%t": "*"}
         found: set[str] = set()
         for pattern in patterns:
-            parts = re.split("(%[pht])", str(self.folder / pattern))
+            path = self.root / str(self.folder / pattern).lstrip("/")
+            parts = re.split("(%[pht])", str(path))
             found.update(glob("".join(stands.get(part) or escape(part) for part in parts)))
         return [Path(name) for name in sorted(found)]
 
@@ -121,15 +124,18 @@ def names_of(pid: int, proc: Path = Path("/proc")) -> Names:
     Raises:
         DumpError: there is no such process, it is another user's, or it was started without.
     """
+    own = proc / str(pid)
     try:
-        with (proc / str(pid) / "environ").open("rb") as file:
+        with (own / "environ").open("rb") as file:
             text = os.fsdecode(file.read(_MOST_ENVIRONMENT))
-        folder = Path(os.readlink(proc / str(pid) / "cwd"))
+        folder = Path(os.readlink(own / "cwd"))
+        apart = os.readlink(own / "ns" / "mnt") != os.readlink(proc / "self" / "ns" / "mnt")
+        status = (own / "status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         raise DumpError(f"there is no process {pid} here") from None
     except PermissionError:
         raise DumpError(
-            f"process {pid} is another user's: run tilesim as that user, or as root"
+            f"process {pid} cannot be looked at: run tilesim as the user that runs it, or as root"
         ) from None
     environment = dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
     if environment.get(ENABLE) != "1":
@@ -137,7 +143,16 @@ def names_of(pid: int, proc: Path = Path("/proc")) -> Names:
             f"process {pid} was started without {ENABLE}=1, so its driver makes no dump when asked:"
             " start the program with `tilesim watch -- ...`, or with that variable"
         )
-    return _names(environment, folder)
+    names = _names(environment, folder)
+    # the last is its number as it knows itself
+    number = re.search(r"^NSpid:.*?(\d+)$", status, re.MULTILINE)
+    itself = number[1] if number else str(pid)
+    return replace(
+        names,
+        pipe=tuple(name.replace("%p", itself) for name in names.pipe),
+        dump=tuple(name.replace("%p", itself) for name in names.dump),
+        root=own / "root" if apart else Path("/"),
+    )
 
 
 # ------------------------------------------------------------------ a dump is made
@@ -165,6 +180,25 @@ class Made:
     dumps: tuple[Path, ...]
     asked: int
     problems: tuple[str, ...] = ()
+
+
+def dump_of(pid: int, limits: Limits = DEFAULT_LIMITS, proc: Path = Path("/proc")) -> Path:
+    """Has the driver dump a process; the dump.
+
+    Raises:
+        DumpError: it cannot be dumped, or no dump comes.
+    """
+    names = names_of(pid, proc)
+    made = make_dumps(names, (None,), limits, alive=(proc / str(pid)).exists)
+    if made.dumps:
+        return made.dumps[0]
+    if made.problems:
+        raise DumpError(f"process {pid}: {made.problems[0]}")
+    where = " or ".join(str(names.folder / name) for name in names.pipe)
+    raise DumpError(
+        f"process {pid} has no pipe for dumps ({where}): it has no CUDA context; name the process "
+        "that uses the GPU, as nvidia-smi shows it"
+    )
 
 
 class States:
