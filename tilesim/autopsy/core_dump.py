@@ -384,12 +384,15 @@ class Cta:
         return self._dump.below(self._table, _WARPS, self._place.cta)
 
     @cached_property
+    def _warp_rows(self) -> list[_Row]:
+        return self._dump.rows(self._warp_table, _WARP, LANES, f"warps of {self._place}")
+
+    @cached_property
     def warps(self) -> tuple[Warp, ...]:
         """Its warps that had not ended, by number."""
-        rows = self._dump.rows(self._warp_table, _WARP, LANES, f"warps of {self._place}")
         found = [
             Warp(self._dump, self._place._replace(warp=n), self._warp_table or 0, row, self)
-            for n, row in enumerate(rows)
+            for n, row in enumerate(self._warp_rows)
         ]
         found = sorted((w for w in found if w.lanes), key=lambda w: w.number)
         for one, other in pairwise(found):
@@ -397,11 +400,11 @@ class Cta:
                 raise self._dump.error(f"{self._place} has a warp {one.number} twice")
         return tuple(found)
 
-    @cached_property
+    @property
     def shared_bytes(self) -> int | None:
-        """Bytes of shared memory that it has, the system's included; None if no warp is left to say
-        so. Known also where the memory itself was not dumped."""
-        return next((row[9] for row in self._dump.rows(f".cudbg.wptbl.{self._place}", _WARP)), None)
+        """Bytes of shared memory that it has, the system's included, as its warps say, also where
+        the memory itself was not dumped; None if they do not."""
+        return next((row[9] for row in self._warp_rows), None)
 
     @property
     def number(self) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from tilesim.autopsy.core_dump import CoreDump
+from tilesim.autopsy.core_dump import CoreDump, Grid
 from tilesim.autopsy.errors import DumpError
 from tilesim.cubin import fatbin
 from tilesim.cubin.errors import CubinError
@@ -93,15 +93,10 @@ class Loaded:
         return tuple(filter(None, (_code(one, self.name) for one in every)))
 
 
-def loaded(dump: CoreDump, image: Image, info: KernelInfo) -> Loaded:
-    """The kernel of a relocated image of a dump, with the image that it was before: the one that
-    has as many bytes, and the kernel."""
-    for number, one in enumerate(dump.images):
-        if not one.relocated and len(one.data) == len(image.data):
-            found = Image(one.data, f"{dump.path}: cubin {number}")
-            if _code(found, info.name) is not None:
-                return Loaded(image, info, found)
-    return Loaded(image, info)
+def loaded(dump: CoreDump, grid: Grid, image: Image, info: KernelInfo) -> Loaded:
+    """The kernel of a launch, of which ``image`` is the relocated cubin."""
+    before = dump.image_of(grid, relocated=False)
+    return Loaded(image, info, None if before is None else Image(before.data, image.name))
 
 
 @dataclass(frozen=True)

@@ -87,14 +87,14 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
     ]
     ctas = [cta for cta in dump.ctas if cta.grid is grid]
     dynamic, shared = _dynamic_shared(ctas, kernel, flat)
-    cooperative = len(ctas) == prod(grid.grid) > (prod(grid.cluster) or 1)
-    assumed = [*shared]
+    absent, assumed = dump.absent(grid), [*shared]
+    cooperative = not any(absent) and grid.ctas > (prod(grid.cluster) or 1)
     if cooperative:
-        text = f"all {len(ctas)} CTAs are running, so they are taken to run at once (cooperative)"
+        text = f"all {grid.ctas} CTAs are running, so they are taken to run at once (cooperative)"
         assumed.append(Assumed("residency", text))
-    elif len(ctas) < prod(grid.grid):
+    elif absent.unknown:
         text = (
-            f"{len(ctas)} of {prod(grid.grid)} CTAs are running: whether others have ended or have "
+            f"{len(ctas)} of {grid.ctas} CTAs are running: whether the others have ended or have "
             "not begun is not in the dump"
         )
         assumed.append(Assumed("residency", text))
@@ -322,7 +322,7 @@ def _held(dump: CoreDump, start: int) -> bytes:
     for memory in dump.memory:
         at = start - memory.address
         if 0 <= at < len(memory.data):
-            return memory.data[at : at + MOST_CONTENTS]
+            return bytes(memory.data[at : at + MOST_CONTENTS])
     return b""
 
 
