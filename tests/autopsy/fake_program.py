@@ -1,14 +1,15 @@
 """A program whose driver is an imitation: it makes the pipe, and the dump when it is asked.
 
-``python fake_program.py [WHAT...]``; what it does:
+``python fake_program.py [WHAT...]`` hangs until it is dumped, then ends with exit code 3, as after
+a CUDA error. Words change that:
 
-* ``hang``: runs until it is dumped, and ends with exit code 3 as after a CUDA error.
-* ``stay``: does not end after the dump, nor at SIGTERM.
-* ``slow``: writes the dump in two parts.
-* ``deaf``: reads the pipe and makes no dump. ``cut``: makes one that is cut.
-* ``trap``: makes a dump by itself and ends with exit code 4.
-* ``two``: starts a second program that does the rest, in a session of its own, before its own.
-* ``quiet``: makes no pipe, as a program without CUDA.
+* ``stay``: it ends neither after the dump nor at INT and TERM. ``gentle``: it ends at TERM with 7.
+* ``slow``: the dump is written in two parts. ``cut``: only the first is written. ``deaf``: none is.
+* ``buffered``: the driver reads 4,096 bytes, not one.
+* ``trap``: it makes a dump by itself and ends with exit code 4.
+* ``two``: it starts a second program that does the rest, in a session of its own, and the rest.
+* ``quiet``: it makes no pipe, as a program without CUDA, and ends after 0.4 s with exit code 5.
+* a name of a signal: it sends that to its parent when the pipe is there; ``again``: twice.
 """
 
 from __future__ import annotations
@@ -19,30 +20,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 RING = Path(__file__).parent / "dumps" / "ring.nvcudmp.gz"
 
 
-def named(variable: str, environment: Mapping[str, str] = os.environ) -> Path:
+def named(variable: str) -> Path:
     """The path that a driver makes of a variable, in this process."""
-    name = environment[variable]
+    name = os.environ[variable]
     stands = {"%h": socket.gethostname(), "%p": str(os.getpid()), "%t": str(int(time.time()))}
     for key, value in stands.items():
         name = name.replace(key, value)
     return Path(name)
 
 
-def make_pipe(environment: Mapping[str, str] = os.environ) -> Path:
-    """The pipe, as the driver makes it with the first context."""
-    pipe = named("CUDA_COREDUMP_PIPE", environment)
-    os.mkfifo(pipe)
-    return pipe
-
-
-def dump(what: set[str]) -> None:
+def write_dump(what: Collection[str] = ()) -> None:
     """Writes a dump."""
     data = gzip.decompress(RING.read_bytes())
     with named("CUDA_COREDUMP_FILE").open("wb") as file:
@@ -52,8 +47,26 @@ def dump(what: set[str]) -> None:
             return
         if "slow" in what:
             file.flush()
-            time.sleep(0.4)
+            time.sleep(0.3)
         file.write(data[half:])
+
+
+def drive(what: Collection[str] = ()) -> threading.Thread:
+    """The driver's thread: it ends when it has made a dump."""
+    pipe = named("CUDA_COREDUMP_PIPE")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+
+    def wait() -> None:
+        left = 4096 if "buffered" in what else 1
+        while left > 0:
+            left -= len(os.read(reader, left))
+        if "deaf" not in what:
+            write_dump(what)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
 
 
 def main(arguments: list[str]) -> int:
@@ -61,22 +74,26 @@ def main(arguments: list[str]) -> int:
     what = set(arguments)
     if "stay" in what:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if "gentle" in what:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
     if "two" in what:
         rest = [argument for argument in arguments if argument != "two"]
         subprocess.Popen([sys.executable, __file__, *rest], start_new_session=True)
     if "trap" in what:
-        dump(what)
+        write_dump(what)
         return 4
-    if "quiet" in what:
+    driver = None if "quiet" in what else drive(what)
+    for name in what & set(signal.Signals.__members__):
+        for _ in range(1 + ("again" in what)):
+            os.kill(os.getppid(), signal.Signals[name])
+            time.sleep(0.1)
+    if driver is None:
+        time.sleep(0.4)
+        return 5
+    driver.join()
+    if what & {"stay", "deaf"}:
         time.sleep(60)
-    pipe = make_pipe()
-    print("ready", flush=True)
-    pipe.open("rb").read(1)
-    if "deaf" not in what:
-        dump(what)
-    if "stay" in what or "deaf" in what:
-        time.sleep(60)
-    pipe.unlink()
     return 3
 
 

@@ -144,6 +144,7 @@ class _Run:
 
     def code(self, command: Sequence[str]) -> int:
         """Runs the command; its exit code."""
+        watch = self._watch
         with _Signals() as signals:
             try:
                 process = subprocess.Popen(
@@ -155,24 +156,21 @@ class _Run:
             try:
                 why = self._hangs(process, signals)
             except BaseException:
-                self._end(process)
+                end(self._mark, process, watch.grace)
                 raise
         if not why:
             code = process.wait()
             self._report(self._states.made())
             return code if code >= 0 else 128 - code
+        pipes = () if self._ready.own else self._pipes()
         try:
             self._dump(why)
         finally:
-            self._end(process)
+            end(self._mark, process, watch.grace)
+            for pipe in pipes:
+                with suppress(OSError):
+                    pipe.unlink()
         return HUNG
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        pipes = () if self._ready.own else self._pipes()
-        end(self._mark, process, self._watch.grace)
-        for pipe in pipes:
-            with suppress(OSError):
-                pipe.unlink()
 
     def _pipes(self) -> tuple[Path, ...]:
         return tuple(p for pid in members(self._mark) for p in self._ready.names.pipes(pid))

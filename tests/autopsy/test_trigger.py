@@ -1,0 +1,234 @@
+"""Names of pipes and dumps, a process that is dumped, and what is seen of progress."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tilesim.autopsy.errors import DumpError
+from tilesim.autopsy.processes import MARKER, members, transfers
+from tilesim.autopsy.progress import Load, Look, Nvml, Progress, looker
+from tilesim.autopsy.trigger import Limits, Names, dump_of, make_dumps, names_of, prepared
+from tilesim.cli import main
+
+from .test_watch import LIMITS, PROGRAM
+
+
+def test_names_stand_for_host_process_and_time(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    for name in ("dump[1].7.100", "dump[1].8.100", "dump[1].7.x", "host/a.7"):
+        (tmp_path / name).touch()
+    os.mkfifo(tmp_path / "host" / "a.8")
+    names = Names(("%h/a.%p",), ("dump[1].%p.%t", "%h/a.%p"), tmp_path)
+    found = [str(p.relative_to(tmp_path)) for p in names.dumps(7)]
+    assert found == ["dump[1].7.100", "dump[1].7.x", "host/a.7"]
+    assert len(names.dumps()) == 4
+    assert [p.name for p in names.pipes()] == ["a.8"]
+    assert names.pipes(7) == ()
+
+
+def test_a_pipe_that_nothing_reads_asks_for_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    made = make_dumps(Names(("pipe",), ("dump",), tmp_path), limits=LIMITS)
+    assert (made.dumps, made.asked, made.problems) == ((), 0, ())
+
+
+def test_what_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    patient = Limits(begin=60)
+    made = make_dumps(Names(("pipe",), ("dump",), tmp_path), limits=patient, alive=lambda: False)
+    assert os.read(reader, 10) == b"1"
+    os.close(reader)
+    assert made.asked == 1
+    assert "did not come in 0 s" in made.problems[0]
+
+
+# ---------------------------------------------------------------------- a process that runs
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Starts the imitation with a driver; its number."""
+    processes = []
+
+    def run(*what: str) -> int:
+        environment = prepared({}, Path("pipes"), tmp_path).environment
+        (tmp_path / "pipes").mkdir(exist_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-E", str(PROGRAM), *what], env=environment, cwd=tmp_path
+        )
+        processes.append(process)
+        while "quiet" not in what and not list((tmp_path / "pipes").iterdir()):
+            assert process.poll() is None
+        return process.pid
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_is_dumped(start: Callable[..., int], tmp_path: Path) -> None:
+    pid = start()
+    path = dump_of(pid, LIMITS)
+    assert path.parent == tmp_path
+    assert f".{pid}." in path.name
+
+
+def test_the_command_dumps_a_process_and_reads_it(start: Callable[..., int]) -> None:
+    pid = start()
+    result = CliRunner().invoke(main, ["autopsy", "--pid", str(pid)])
+    assert f"the dump of process {pid} is " in result.stderr
+    assert " ring  grid 3, block 160" in result.stdout
+
+
+def test_a_process_that_cannot_be_dumped_says_why(
+    start: Callable[..., int], tmp_path: Path
+) -> None:
+    with pytest.raises(DumpError, match="there is no process 999999999 here"):
+        dump_of(999999999)
+    with pytest.raises(
+        DumpError, match="was started without CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1"
+    ):
+        dump_of(os.getppid())
+    pid = start("quiet")
+    with pytest.raises(DumpError, match=rf"has no pipe for dumps \({tmp_path}/pipes/pipe.%h.{pid}"):
+        dump_of(pid)
+    with pytest.raises(DumpError, match="1 dump did not come"):
+        dump_of(start("deaf"), LIMITS)
+
+
+def test_a_process_in_a_container_has_other_names(tmp_path: Path) -> None:
+    own = tmp_path / "40"
+    for folder in (own / "ns", own / "root" / "srv", tmp_path / "self" / "ns"):
+        folder.mkdir(parents=True)
+    (own / "environ").write_bytes(
+        b"A=1\0CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1\0CUDA_COREDUMP_FILE=/srv/d.%p\0"
+    )
+    (own / "status").write_text("Name:\tpython\nNSpid:\t40\t7\nThreads:\t1\n")
+    (own / "cwd").symlink_to("/srv")
+    (own / "ns" / "mnt").symlink_to("mnt:[2]")
+    (tmp_path / "self" / "ns" / "mnt").symlink_to("mnt:[1]")
+    os.mkfifo(own / "root" / "srv" / "corepipe_pod_7")
+    (own / "root" / "srv" / "d.7").touch()
+    names = names_of(40, tmp_path)
+    assert names.pipes() == (own / "root" / "srv" / "corepipe_pod_7",)
+    assert names.dumps() == (own / "root" / "srv" / "d.7",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "name a core dump, or a process with --pid P"),
+        (["a.nvcudmp", "--pid", "3"], "name a core dump, or a process with --pid P"),
+        (["--pid", "999999999"], "there is no process 999999999 here"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], error: str) -> None:
+    result = CliRunner().invoke(main, ["autopsy", *arguments])
+    assert (result.exit_code, result.output) == (2, f"error: {error}\n")
+
+
+# ---------------------------------------------------------------------- progress
+
+HUNG = Look((Load(0, 100, 0), Load(1, 0, 0)), frozenset({1, 2}), 9)
+
+
+def test_a_gpu_that_is_busy_with_idle_memory_makes_no_progress() -> None:
+    progress = Progress(10.0)
+    assert progress.interval == 1.0
+    said = [progress.stuck(float(n), HUNG) for n in range(11)]
+    assert not any(said[:10])
+    assert said[10].startswith("no progress for 10 s: GPU 0 is busy, no memory")
+    two = Look((Load(0, 99, 1), Load(1, 100, 0), Load(3, 100, 1)))
+    progress = Progress(1.0)
+    assert "GPUs 0-1, 3 are busy" in [progress.stuck(n / 10, two) for n in range(12)][-1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Look((Load(0, 98, 0), Load(1, 0, 0)), frozenset({1, 2}), 9),  # no kernel for a moment
+        Look((Load(0, 100, 0), Load(1, 0, 2)), frozenset({1, 2}), 9),  # a copy to another GPU
+        Look((Load(0, 100, 0), Load(1, 0, 0)), frozenset({1}), 9),  # a process has ended
+        Look((Load(0, 100, 0), Load(1, 0, 0)), frozenset({1, 2}), 10),  # a line was written
+        Look((), frozenset({1, 2}), 9),
+    ],
+)
+def test_what_counts_as_progress(other: Look) -> None:
+    progress = Progress(1.0)
+    looks = [HUNG] * 9 + [other] + [HUNG] * 10
+    assert not any(progress.stuck(n / 10, look) for n, look in enumerate(looks))
+
+
+def test_time_in_which_nothing_was_looked_at_does_not_count() -> None:
+    progress = Progress(1.0)
+    assert not progress.stuck(0.0, HUNG)
+    assert not progress.stuck(100.0, HUNG)
+    assert not progress.stuck(200.0, HUNG)
+
+
+def test_reads_and_writes_of_a_process_are_counted(tmp_path: Path) -> None:
+    before = transfers([os.getpid()])
+    (tmp_path / "x").write_text("x")
+    assert transfers([os.getpid(), 999999999]) > before > 0
+
+
+def test_processes_are_found_by_their_mark() -> None:
+    with subprocess.Popen(["sleep", "9"], env={MARKER: "ab"}, start_new_session=True) as process:
+        assert members("ab") == {process.pid}
+        assert members("a") == frozenset()
+        process.kill()
+
+
+class Library:
+    """NVML with two GPUs; functions answer as they do in C."""
+
+    def __init__(self, running: dict[int, list[int]], code: int = 0) -> None:
+        self.running, self.code = running, code
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, number: Any) -> int:  # noqa: N802
+        number._obj.value = 2
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, gpu: Any, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = gpu.value + 1
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any, use: Any) -> int:  # noqa: N802
+        use._obj.gpu, use._obj.memory = 90 + handle.value, handle.value
+        return self.code
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(  # noqa: N802
+        self, handle: Any, number: Any, found: Any
+    ) -> int:
+        pids = self.running.get(handle.value, [])
+        for place, pid in enumerate(pids):
+            found[place].pid = pid
+        number._obj.value = len(pids)
+        return 0
+
+
+def test_gpus_are_those_on_which_the_processes_run() -> None:
+    gpus = Nvml(Library({1: [5], 2: [7, 8]}))
+    assert gpus.loads({8, 9}) == (Load(1, 92, 2),)
+    assert gpus.loads({5, 7}) == (Load(0, 91, 1), Load(1, 92, 2))
+    assert gpus.loads({9}) == (Load(0, 91, 1), Load(1, 92, 2))
+    look = looker(gpus, "no such mark")()
+    assert look == Look((Load(0, 91, 1), Load(1, 92, 2)), frozenset(), 0)
+
+
+def test_a_gpu_that_tells_nothing_is_an_error() -> None:
+    with pytest.raises(OSError, match="nvmlDeviceGetUtilizationRates of NVML answers 3"):
+        Nvml(Library({}, code=3)).loads(())
