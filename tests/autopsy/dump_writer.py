@@ -338,8 +338,10 @@ def _words(words: Sequence[int]) -> bytes:
 
 
 def _warp_row(warp: Warp, registers: int, shared: int) -> tuple[int, ...]:
-    lanes = sum(1 << lane.number for lane in warp.lanes)
-    valid = lanes if warp.valid is None else warp.valid
+    lanes = 0
+    for lane in warp.lanes:
+        lanes |= 1 << lane.number
+    valid = lanes & 0xFFFFFFFF if warp.valid is None else warp.valid
     active = valid if warp.active is None else warp.active
     exited = ~valid & 0xFFFFFFFF if warp.exited is None else warp.exited
     return (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tilesim.autopsy.core_dump import CoreDump
 
 from . import dump_writer as writer
+from .held import held
 
 DUMPS = Path(__file__).parent / "dumps"
 REAL = ["ring", "waits", "states"]
@@ -17,36 +17,6 @@ REAL = ["ring", "waits", "states"]
 
 def real(name: str) -> CoreDump:
     return CoreDump(DUMPS / f"{name}.nvcudmp.gz")
-
-
-def held(dump: CoreDump) -> dict[str, Any]:
-    """All that is read out of a dump, but for handles."""
-    grids = [g._replace(module=0, context=0) for g in dump.grids]
-    images = [(i.device, i.relocated, i.data) for i in dump.images]
-    of_grids = [(i and i.data) for i in map(dump.image_of, dump.grids)]
-    ctas = [
-        (
-            c.grid.id, c.index, c.sm, c.cluster, c.cluster_size, c.rank, c.shared,
-            [_warp(w) for w in c.warps],
-        )
-        for c in dump.ctas
-    ]  # fmt: skip
-    memory = [(m.address, bytes(m.data)) for m in dump.memory]
-    return {
-        "driver": dump.driver, "devices": dump.devices, "grids": grids, "images": images,
-        "of grids": of_grids, "ctas": ctas, "memory": memory, "faults": dump.faults,
-    }  # fmt: skip
-
-
-def _warp(warp: Any) -> tuple[Any, ...]:
-    return (
-        warp.number, warp.slot, warp.valid, warp.active, warp.exited, warp.broken, warp.error_pc,
-        warp.barrier, warp.lanes, warp.uniform_predicates(),
-        [warp.uniform_register(n) for n in range(70)],
-        [warp.convergence_barrier(n) for n in range(20)],
-        [[warp.register(n.number, r) for r in range(40)] for n in warp.lanes],
-        [warp.predicates(n.number) for n in warp.lanes],
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REAL)

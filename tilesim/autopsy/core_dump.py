@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from tilesim.autopsy.errors import DumpError
 Triple = tuple[int, int, int]
 
 #: bytes of a compressed dump at most, when it is unpacked
-MOST_UNPACKED = 1 << 30
+MOST_UNPACKED = 512 << 20
 #: what a dump can have at most; GPUs of 2026 have fewer
 MOST_SECTIONS = 1 << 23
 MOST_DEVICES = 32
@@ -828,7 +828,7 @@ class CoreDump:
         return starts, np.array([len(m.data) for m in self.memory], np.uint64)
 
 
-def _contents(path: Path) -> bytes | mmap.mmap:
+def _contents(path: Path) -> mmap.mmap:
     """The bytes of a dump, unpacked if it is compressed."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would not end
@@ -836,22 +836,30 @@ def _contents(path: Path) -> bytes | mmap.mmap:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 file.seek(0)
-                with tempfile.TemporaryFile() as unpacked, gzip.open(file) as packed:
-                    while piece := packed.read(1 << 20):
-                        unpacked.write(piece)
-                        if unpacked.tell() > MOST_UNPACKED:
-                            raise DumpError(
-                                f"{path}: it has more than {MOST_UNPACKED >> 20} MiB when it is "
-                                "unpacked: unpack it with gunzip first"
-                            )
-                    unpacked.flush()
-                    if not unpacked.tell():
-                        raise DumpError(f"{path}: the file is empty")
-                    return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ)
-            file.seek(0, 2)
-            if not file.tell():
-                raise DumpError(f"{path}: the file is empty")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                return _unpacked(path, file)
+            return _mapped(path, file)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DumpError(f"{path}: it cannot be read: {reason}") from error
+
+
+def _unpacked(path: Path, file: BinaryIO) -> mmap.mmap:
+    """The bytes of a compressed file, by way of a file without a name."""
+    with tempfile.TemporaryFile() as unpacked, gzip.open(file) as packed:
+        while piece := packed.read(1 << 20):
+            unpacked.write(piece)
+            if unpacked.tell() == len(piece) and not piece.startswith(b"\x7fELF"):
+                break  # what it is, is said where it is read
+            if unpacked.tell() > MOST_UNPACKED:
+                raise DumpError(
+                    f"{path}: it has more than {MOST_UNPACKED >> 20} MiB when it is unpacked: "
+                    "unpack it with gunzip first"
+                )
+        return _mapped(path, unpacked)
+
+
+def _mapped(path: Path, file: BinaryIO) -> mmap.mmap:
+    if not file.seek(0, 2):
+        raise DumpError(f"{path}: the file is empty")
+    file.flush()
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

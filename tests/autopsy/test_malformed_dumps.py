@@ -1,0 +1,144 @@
+"""Damaged and hostile dumps: one clear line, or what is right in them; bounded time and memory."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tilesim.autopsy import core_dump
+from tilesim.autopsy.core_dump import CoreDump
+from tilesim.autopsy.errors import DumpError
+
+from . import malformed
+from .held import held
+
+#: seconds of CPU time, and MiB of memory, that a dump may take
+SECONDS = 2.0
+MEBIBYTES = 300
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """Each dump is read in bounded time and memory; what waits for ever is ended."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError("it waits, or takes too long")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 10 * SECONDS)
+    resident = _resident()
+    start = time.process_time()
+    try:
+        yield
+        assert time.process_time() - start < SECONDS
+        assert _peak() - resident < MEBIBYTES
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _resident() -> int:
+    """MiB of memory; from here on the peak is counted anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{name}:")[1].split()[0]) >> 10
+
+
+def read(data: bytes, folder: Path) -> CoreDump:
+    """A dump of these bytes; all of it is read."""
+    path = folder / "core"
+    path.write_bytes(data)
+    dump = CoreDump(path)
+    held(dump)
+    return dump
+
+
+@pytest.mark.parametrize("what", malformed.REFUSED)
+def test_what_is_wrong_is_said_in_one_line(what: str, tmp_path: Path) -> None:
+    make, message = malformed.REFUSED[what]
+    with pytest.raises(DumpError) as error:
+        read(make(), tmp_path)
+    text = str(error.value)
+    assert message in text
+    assert text.startswith(f"{tmp_path / 'core'}: ")
+    assert "\n" not in text
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize("what", malformed.READ)
+def test_what_is_right_is_read(what: str, tmp_path: Path) -> None:
+    make, look, expected = malformed.READ[what]
+    assert look(read(make(), tmp_path)) == expected
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="No such file"):
+        CoreDump(tmp_path / "core")
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="it is no file"):
+        CoreDump(tmp_path)
+
+
+def test_a_pipe_into_which_nothing_is_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "core")
+    with pytest.raises(DumpError, match="it is no file"):
+        CoreDump(tmp_path / "core")
+
+
+def test_a_device() -> None:
+    with pytest.raises(DumpError, match="it is no file"):
+        CoreDump(Path("/dev/zero"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read all")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "core"
+    path.write_bytes(b"")
+    path.chmod(0)
+    with pytest.raises(DumpError, match="Permission denied"):
+        CoreDump(path)
+
+
+def test_a_bomb_that_begins_as_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_dump, "MOST_UNPACKED", 8 << 20)
+    with pytest.raises(DumpError, match="more than 8 MiB when it is unpacked: unpack it"):
+        read(malformed.bomb(malformed.small().to_bytes(), 1000), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bytes_and_cuts(seed: int, tmp_path: Path) -> None:
+    """A dump with bytes of others values is refused, or read; nothing else happens."""
+    chance = random.Random(seed)
+    whole = malformed.small().to_bytes()
+    (start,) = core_dump._HEADER.unpack_from(whole)[6:7]
+    refused: list[str] = []
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 1, 2, 8))):
+            begin = chance.choice((0, 0, start))
+            at = chance.randrange(begin, len(data) if begin else chance.choice((64, len(data))))
+            data[at] = chance.choice((0, 0xFF, data[at] ^ 1 << chance.randrange(8)))
+        if not chance.randrange(8):
+            del data[chance.randrange(len(data)) :]
+        try:
+            read(bytes(data), tmp_path)
+        except DumpError as error:
+            refused.append(str(error))
+    assert 0 < len(refused) < 25
+    assert not any("\n" in message for message in refused)
