@@ -24,8 +24,8 @@ from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.sass import WIDTH, Function, Instruction, SourceLine
 
 #: seconds that nvdisasm may take, and bytes that it may print
-MOST_SECONDS = 60
-MOST_PRINTED = 256 << 20
+MOST_SECONDS = 20
+MOST_PRINTED = 32 << 20
 
 _PTX = ".nv_debug_ptx_txt"
 _LINE = re.compile(r'\s*//## File "(.*?)", line (\d+)(?: inlined at .*)?$')
@@ -34,6 +34,8 @@ _LABEL = re.compile(r"\s*([.$\w]\S*):\s*$")
 _INSTRUCTION = re.compile(
     r"\s*/\*([0-9a-f]+)\*/\s+(?:@(!?U?P[T\d]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*(?:\(\*.*\*\))?;"
 )
+#: ``BRX R2 -0x150``, ``RET R2 `(kernel)``
+_NO_COMMA = re.compile(r"(?<=\w) (?=`\(|-0x)")
 _NAMED = re.compile(r"`\((.*)\)$")
 
 
@@ -196,7 +198,8 @@ def _listings(text: str) -> dict[str, tuple[list[_Row], dict[str, int]]]:
             address = int(one[1], 16)
             labels |= dict.fromkeys(waiting, address)
             waiting.clear()
-            operands = tuple(_split(one[4].replace(".reuse", "")))
+            text = _NO_COMMA.sub(", ", one[4].replace(".reuse", ""))
+            operands = tuple(_split(text))
             rows.append(_Row(address, one[2] or "", one[3], operands, source, ptx))
             fresh = True
         elif one := _LINE.match(line):
@@ -274,7 +277,8 @@ def _flow(
             always = False
             after |= meeting if following not in meeting else set()
         else:
-            always &= one.base in _ENDS
+            # ``EXIT P2`` ends the lanes of which P2 is true
+            always &= one.opcode == "BPT.TRAP" or (one.base in _ENDS and not one.operands)
             after |= {one.target} if one.base == "WARPSYNC" and one.target is not None else set()
         if not always:
             after.add(following)

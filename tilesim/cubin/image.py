@@ -197,7 +197,8 @@ class Image:
         end = strings.find(b"\0", at, at + MOST_NAME)
         if end < 0:
             raise self.error(f"{what} has no name of at most {MOST_NAME} characters")
-        return strings[at:end].decode("ascii", "backslashreplace")
+        name = strings[at:end].decode("ascii", "backslashreplace")
+        return name if name.isprintable() else name.encode("unicode_escape").decode()
 
     @cached_property
     def _by_name(self) -> dict[str, Section]:

@@ -63,8 +63,8 @@ class Function:
     ``address``: where it lies on the device, 0 in a cubin that is not relocated. ``code`` is in the
     order of places. ``successors`` and ``predecessors`` are places by places, and hold at least
     what can happen: a call goes on at the place that is called if that is in the function, a return
-    after each call that can have led there; where a branch leads is known of all but those in
-    ``unknown``.
+    after each call that can have led there (`reached` goes by calls). Where a branch leads is known
+    of all but those in ``unknown``.
     """
 
     name: str
@@ -76,12 +76,23 @@ class Function:
     unknown: frozenset[int] = frozenset()
 
     def reached(self, places: Iterable[int]) -> frozenset[int]:
-        """The places that can be reached from others, in any number of steps, with these."""
-        seen: set[int] = set()
-        todo = [pc for pc in places if pc in self.code]
+        """The places that can be reached from others, in any number of steps, with these. What is
+        called comes back to the call by which it was reached, or to each if it began there."""
+        todo = [(pc, True) for pc in places if pc in self.code]
+        seen: set[tuple[int, bool]] = set()
         while todo:
-            pc = todo.pop()
-            if pc not in seen:
-                seen.add(pc)
-                todo += self.successors[pc]
-        return frozenset(seen)
+            place = todo.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            pc, outermost = place
+            one = self.code[pc]
+            if one.base == "CALL" and one.target is not None:
+                todo.append((one.target, False))
+                if pc + WIDTH in self.code:
+                    todo.append((pc + WIDTH, outermost))
+            elif one.base != "RET" or outermost:
+                todo += [(after, outermost) for after in self.successors[pc]]
+            elif one.guard and pc + WIDTH in self.code:
+                todo.append((pc + WIDTH, outermost))
+        return frozenset(pc for pc, _ in seen)

@@ -1,0 +1,552 @@
+"""What an instruction computes, as a term over what it reads; numbers and bits of terms.
+
+A term is of 32 bits; predicates are 0 and 1. What is in no term here is not known: the value of
+such a register can be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from tilesim.cubin.operands import WORD, Constant, Immediate, Other, Register, half, parse
+from tilesim.cubin.sass import Instruction
+
+
+class Term(NamedTuple):
+    """An operation on terms: ``op`` names it, ``number`` is its constant (a LUT, a value), ``name``
+    what a ``read`` reads: a register, a predicate, a special register or a word of a constant bank.
+    """
+
+    op: str
+    of: tuple[Term, ...] = ()
+    number: int = 0
+    name: str = ""
+
+
+def constant(value: int) -> Term:
+    """A number."""
+    return Term("constant", number=value & WORD)
+
+
+def read(name: str) -> Term:
+    """What a register, a special register or a word of a constant bank holds."""
+    return Term("read", name=name)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _shift(value: int, by: int) -> int:
+    """Left by ``by`` bits, right by ``-by``; nothing is left of 32."""
+    if by >= 32 or by <= -32:
+        return 0
+    return value << by & WORD if by >= 0 else value >> -by
+
+
+def _lut(a: int, b: int, c: int, table: int) -> int:
+    """Bit by bit, the bit of ``table`` that those of a (4), b (2) and c (1) name."""
+    found = 0
+    for index in range(8):
+        if table >> index & 1:
+            found |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+    return found & WORD
+
+
+def _permuted(low: int, selector: int, high: int) -> int:
+    both = high << 32 | low
+    found = 0
+    for place in range(4):
+        nibble = selector >> 4 * place & 15
+        byte = both >> 8 * (nibble & 7) & 255
+        if nibble & 8:
+            byte = 255 if byte & 128 else 0
+        found |= byte << 8 * place
+    return found
+
+
+def _compared(how: str, a: int, b: int) -> bool:
+    return {
+        "EQ": a == b, "NE": a != b, "LT": a < b, "LE": a <= b, "GT": a > b, "GE": a >= b,
+    }[how]  # fmt: skip
+
+
+#: each operation on numbers; the second argument is that of the term
+_NUMBERS: Mapping[str, Callable[[tuple[int, ...], Term], int]] = {
+    "add": lambda v, _: sum(v),
+    "mul": lambda v, _: v[0] * v[1],
+    "not": lambda v, _: ~v[0],
+    "shl": lambda v, _: _shift(v[0], v[1]),
+    "shr": lambda v, _: _shift(v[0], -v[1]),
+    "sar": lambda v, _: _signed(v[0]) >> min(v[1], 31),
+    "lut": lambda v, t: _lut(v[0], v[1], v[2], t.number),
+    "select": lambda v, _: v[1] if v[0] else v[2],
+    # high half of a product, to which 64 bits were added
+    "high": lambda v, _: v[0] * v[1] + (v[3] << 32 | v[2]) >> 32,
+    "high_signed": lambda v, _: _signed(v[0]) * _signed(v[1]) + (v[3] << 32 | v[2]) >> 32,
+    "min": lambda v, _: min(v),
+    "max": lambda v, _: max(v),
+    "min_signed": lambda v, _: min(v, key=_signed),
+    "max_signed": lambda v, _: max(v, key=_signed),
+    "abs": lambda v, _: abs(_signed(v[0])),
+    "permute": lambda v, _: _permuted(*v),
+    "compare": lambda v, t: _compared(t.name, v[0], v[1]),
+    "compare_signed": lambda v, t: _compared(t.name, _signed(v[0]), _signed(v[1])),
+    "nonzero": lambda v, _: v[0] != 0,
+}
+
+
+def number(term: Term, values: Mapping[str, int]) -> int:
+    """The value of a term, when what it reads has these values."""
+    if term.op == "constant":
+        return term.number
+    if term.op == "read":
+        return values[term.name]
+    parts = tuple(number(part, values) for part in term.of)
+    return int(_NUMBERS[term.op](parts, term)) & WORD
+
+
+def reads(term: Term) -> tuple[str, ...]:
+    """What a term reads, each once."""
+    if term.op == "read":
+        return (term.name,)
+    return tuple(dict.fromkeys(name for part in term.of for name in reads(part)))
+
+
+# ---------------------------------------------------------------------- bits
+
+
+class Bits(NamedTuple):
+    """What is known of a value: the bits that are 0, and those that are 1."""
+
+    zeros: int
+    ones: int
+
+    @property
+    def most(self) -> int:
+        """The largest value, without a sign."""
+        return ~self.zeros & WORD
+
+
+ANY = Bits(0, 0)
+BOOLEAN = Bits(WORD & ~1, 0)
+
+
+def exactly(value: int) -> Bits:
+    """All bits of a value."""
+    return Bits(~value & WORD, value)
+
+
+def below(limit: int) -> Bits:
+    """Of a value less than ``limit``, which is at least 1."""
+    return Bits(WORD & ~((1 << (limit - 1).bit_length()) - 1), 0)
+
+
+def joined(one: Bits, other: Bits) -> Bits:
+    """What is known of a value that is either."""
+    return Bits(one.zeros & other.zeros, one.ones & other.ones)
+
+
+def _sum(a: Bits, b: Bits) -> Bits:
+    most = (~a.zeros & WORD) + (~b.zeros & WORD)
+    least = a.ones + b.ones
+    carries_zero = ~(most ^ a.zeros ^ b.zeros)
+    carries_one = least ^ a.ones ^ b.ones
+    known = (a.zeros | a.ones) & (b.zeros | b.ones) & (carries_zero | carries_one) & WORD
+    return Bits(~most & known, least & known)
+
+
+def _zeros_at_the_end(a: Bits) -> int:
+    return min(32, (~a.zeros & (a.zeros + 1)).bit_length() - 1)
+
+
+def _product(a: Bits, b: Bits) -> Bits:
+    end = min(32, _zeros_at_the_end(a) + _zeros_at_the_end(b))
+    low = (1 << end) - 1
+    if a.most * b.most <= WORD:
+        return Bits(below(a.most * b.most + 1).zeros | low, 0)
+    return Bits(low, 0)
+
+
+def bits(term: Term, values: Mapping[str, Bits]) -> Bits:
+    """What is known of a term, when this is known of what it reads."""
+    if term.op == "constant":
+        return exactly(term.number)
+    if term.op == "read":
+        return values[term.name]
+    of = [bits(part, values) for part in term.of]
+    if all(one.zeros | one.ones == WORD for one in of):
+        parts = tuple(one.ones for one in of)
+        return exactly(int(_NUMBERS[term.op](parts, term)) & WORD)
+    amount = of[1].ones if len(of) > 1 and of[1].zeros | of[1].ones == WORD else None
+    a = of[0]
+    match term.op:
+        case "add":
+            for other in of[1:]:
+                a = _sum(a, other)
+            return a
+        case "mul":
+            return _product(a, of[1])
+        case "not":
+            return Bits(a.ones, a.zeros)
+        case "shl" if amount is not None:
+            low = (1 << min(amount, 32)) - 1
+            return Bits(_shift(a.zeros, amount) | low, _shift(a.ones, amount))
+        case "shr" if amount is not None:
+            high = WORD & ~_shift(WORD, -amount)
+            return Bits(_shift(a.zeros, -amount) | high, _shift(a.ones, -amount))
+        case "shr" | "min":
+            return below(min(one.most for one in of) + 1) if term.op == "min" else below(a.most + 1)
+        case "sar" if a.zeros >> 31:
+            return below(a.most + 1) if amount is None else bits(
+                Term("shr", (read("a"), constant(amount))), {"a": a}
+            )  # fmt: skip
+        case "max":
+            return below(max(one.most for one in of) + 1)
+        case "min_signed" | "max_signed" if all(one.zeros >> 31 for one in of):
+            return bits(Term(term.op.removesuffix("_signed"), term.of, term.number), values)
+        case "lut":
+            return _lut_bits(of, term.number)
+        case "select":
+            if a.ones & 1:
+                return of[1]
+            return of[2] if a.zeros == WORD else joined(of[1], of[2])
+        case "high" if not of[2].most and not of[3].most:
+            return below((a.most * of[1].most >> 32) + 1)
+        case "high_signed" if (
+            not of[2].most and not of[3].most and a.zeros >> 31 and of[1].zeros >> 31
+        ):
+            return below((a.most * of[1].most >> 32) + 1)
+        case "compare" | "compare_signed" | "nonzero":
+            return BOOLEAN
+    return ANY
+
+
+def _lut_bits(of: list[Bits], table: int) -> Bits:
+    can_be = {0: 0, 1: 0}
+    for index in range(8):
+        here = WORD
+        for one, place in zip(of, (4, 2, 1), strict=True):
+            here &= ~one.zeros if index & place else ~one.ones
+        can_be[table >> index & 1] |= here & WORD
+    return Bits(~can_be[1] & WORD, ~can_be[0] & WORD)
+
+
+# ---------------------------------------------------------------------- instructions
+
+
+def source(text: str) -> Term | None:
+    """The value of an operand; None if it is of a kind that is not known."""
+    one = parse(text)
+    if isinstance(one, Immediate):
+        return None if one.value is None else constant(one.value)
+    if isinstance(one, Constant):
+        if one.register is not None:
+            return None
+        return _with_sign(read(f"c[{one.bank:#x}][{one.offset:#x}]"), one.sign)
+    if isinstance(one, Register):
+        if one.part:
+            return None
+        fixed = {"RZ": 0, "URZ": 0, "PT": 1, "UPT": 1}.get(one.name)
+        return _with_sign(read(one.name) if fixed is None else constant(fixed), one.sign)
+    return None
+
+
+def _with_sign(term: Term, sign: str) -> Term:
+    match sign:
+        case "-":
+            return Term("add", (Term("not", (term,)), constant(1)))
+        case "~":
+            return Term("not", (term,))
+        case "|":
+            return Term("abs", (term,))
+        case "!":
+            return Term("lut", (term, constant(1), constant(0)), 0x3C)  # exclusive or
+    return term
+
+
+def predicate(text: str) -> Term | None:
+    """The value of a guard (``P0``, ``!UP1``), 0 or 1."""
+    return source(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _computed(opcode: str, operands: tuple[str, ...], register: str) -> Term | None:
+    base, *modifiers = opcode.split(".")
+    rule = _RULES.get(base.removeprefix("U") if base in _UNIFORM else base)
+    if rule is None or not operands:
+        return None
+    return rule(set(modifiers), operands, register)
+
+
+def computed(instruction: Instruction, register: str) -> Term | None:
+    """What an instruction writes into a register or predicate, without its guard; None if that is
+    not known."""
+    return _computed(instruction.opcode, instruction.operands, register)
+
+
+Modifiers = set[str]
+
+
+def _parts(operands: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
+    """Predicates and register that are written first, then what is read: values, predicates."""
+    written: list[str] = []
+    rest = list(operands)
+    while rest and isinstance(one := parse(rest[0]), Register):
+        if "P" not in one.name:
+            written.append(rest.pop(0))
+            break
+        written.append(rest.pop(0))
+    while rest and isinstance(one := parse(rest[0]), Register) and "P" in one.name:
+        written.append(rest.pop(0))  # carries
+    values: list[str] = []
+    predicates: list[str] = []
+    for text in rest:
+        one = parse(text)
+        into = predicates if isinstance(one, Register) and "P" in one.name else values
+        into.append(text)
+    return written, values, predicates
+
+
+def _register_of(written: list[str]) -> str:
+    return next((name for name in written if "P" not in name), "")
+
+
+def _sources(texts: list[str]) -> list[Term] | None:
+    found = [source(text) for text in texts]
+    return None if None in found else [one for one in found if one is not None]
+
+
+def _move(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if modifiers & {"64"} or operands[0] != register or len(operands) not in (2, 3):
+        return None
+    return source(operands[-1] if len(operands) == 2 else operands[1])
+
+
+def _read_special(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if isinstance(parse(operands[1]), Other) and operands[0] == register and not modifiers & {"64"}:
+        return read(operands[1])
+    return None
+
+
+def _read_special_pair(
+    modifiers: Modifiers, operands: tuple[str, ...], register: str
+) -> Term | None:
+    if operands[1] == "SRZ":
+        return constant(0)
+    return read(operands[1]) if "32" in modifiers and operands[0] == register else None
+
+
+def _next(register: str, to: str) -> bool:
+    """Whether a register is the one behind another."""
+    return (
+        register[:2].rstrip("0123456789") == to[:2].rstrip("0123456789")
+        and register.lstrip("UR").isdecimal()
+        and to.lstrip("UR").isdecimal()
+        and int(register.lstrip("UR")) == int(to.lstrip("UR")) + 1
+    )
+
+
+def _load_constant(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    one = parse(operands[1])
+    if not isinstance(one, Constant) or one.register or modifiers - {"64", "128", "32"}:
+        return None
+    shift = int(register.lstrip("UR")) - int(operands[0].lstrip("UR"))
+    return read(f"c[{one.bank:#x}][{one.offset + 4 * shift:#x}]")
+
+
+def _add(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    written, values, _ = _parts(operands)
+    found = _sources(values)
+    if "X" in modifiers or found is None or _register_of(written) != register:
+        return None
+    return Term("add", tuple(found)) if len(found) > 1 else None
+
+
+def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    written, values, _ = _parts(operands)
+    found = _sources(values)
+    first = _register_of(written)
+    if "X" in modifiers or found is None or len(found) != 3:
+        return None
+    a, b, c = found
+    if modifiers & {"HI", "WIDE"}:
+        signed = "high" if "U32" in modifiers else "high_signed"
+        high = constant(0)
+        pair = parse(values[2])
+        if isinstance(pair, Register) and pair.name not in ("RZ", "URZ"):
+            if pair.sign:
+                return None
+            kind = pair.name.rstrip("0123456789")
+            high = read(f"{kind}{int(pair.name.removeprefix(kind)) + 1}")
+        elif c != high:
+            return None
+        if "HI" in modifiers or _next(register, first):
+            return Term(signed, (a, b, c, high))
+    if register != first:
+        return None
+    return Term("add", (Term("mul", (a, b)), c))
+
+
+def _load_effective(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    written, values, _ = _parts(operands)
+    found = _sources(values)
+    if found is None or _register_of(written) != register or modifiers & {"X", "SX32"}:
+        return None
+    if "HI" in modifiers:  # the high half of the pair (c, a), shifted
+        if len(found) != 4 or found[3].op != "constant" or found[2] != constant(0):
+            return None
+        return Term("add", (Term("shr", (found[0], constant(32 - found[3].number))), found[1]))
+    if len(found) < 3 or found[-1].op != "constant":
+        return None
+    return Term("add", (Term("shl", (found[0], found[-1])), found[1]))
+
+
+def _funnel(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if operands[0] != register or len(operands) != 4:
+        return None
+    found = _sources(list(operands[1:]))
+    if found is None:
+        return None
+    low, by, high = found
+    if "W" in modifiers:
+        by = Term("lut", (by, constant(31), constant(0)), 0xC0)
+    if "L" in modifiers and "HI" not in modifiers:
+        return Term("shl", (low, by)) if high == constant(0) else None
+    if "R" in modifiers and "HI" in modifiers:
+        return Term("sar" if modifiers & {"S32", "S64"} else "shr", (high, by))
+    if "R" in modifiers and "U32" in modifiers and high == constant(0):
+        return Term("shr", (low, by))
+    return None
+
+
+def _logic(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    written, values, predicates = _parts(operands)
+    found = _sources(values)
+    if found is None or len(found) != 4 or found[3].op != "constant":
+        return None
+    result = Term("lut", tuple(found[:3]), found[3].number)
+    if _register_of(written) == register:
+        return result
+    if written[0] == register and predicates in (["!PT"], ["!UPT"]) and "PAND" not in modifiers:
+        return Term("nonzero", (result,))
+    return None
+
+
+def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """``PLOP3.LUT P, Q, a, b, c, for P, for Q``; of P."""
+    if len(operands) != 7 or register != operands[0]:
+        return None
+    found = _sources(list(operands[2:6]))
+    if found is None or found[3].op != "constant":
+        return None
+    # the bits above the first one are cut
+    inner = Term("lut", tuple(found[:3]), found[3].number)
+    return Term("lut", (inner, constant(1), constant(0)), 0xC0)
+
+
+def _compare(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    how = modifiers & {"EQ", "NE", "LT", "LE", "GT", "GE"}
+    joins = modifiers & {"AND", "OR", "XOR"}
+    if len(operands) != 5 or "EX" in modifiers or len(how) != 1 or len(joins) != 1:
+        return None
+    found = _sources(list(operands[2:]))
+    if found is None or register != operands[0]:
+        return None
+    kind = "compare" if "U32" in modifiers else "compare_signed"
+    result = Term(kind, tuple(found[:2]), name=how.pop())
+    table = {"AND": 0xC0, "OR": 0xFC, "XOR": 0x3C}[joins.pop()]
+    return Term("lut", (result, found[2], constant(0)), table)
+
+
+def _select(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    found = _sources(list(operands[1:]))
+    if modifiers or operands[0] != register or found is None or len(found) != 3:
+        return None
+    return Term("select", (found[2], found[0], found[1]))
+
+
+def _least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if modifiers - {"U32", "S32"} or operands[0] != register or len(operands) != 4:
+        return None
+    found = _sources(list(operands[1:]))
+    if found is None:
+        return None
+    sign = "" if "U32" in modifiers else "_signed"
+    return Term(
+        "select",
+        (found[2], Term("min" + sign, tuple(found[:2])), Term("max" + sign, tuple(found[:2]))),
+    )
+
+
+def _add_least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if modifiers - {"U32", "S32"} or operands[0] != register or len(operands) != 5:
+        return None
+    found = _sources(list(operands[1:]))
+    if found is None:
+        return None
+    sign = "" if "U32" in modifiers else "_signed"
+    two = Term("add", tuple(found[:2])), found[2]
+    return Term("select", (found[3], Term("min" + sign, two), Term("max" + sign, two)))
+
+
+def _permute(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    found = _sources(list(operands[1:]))
+    if modifiers or operands[0] != register or found is None or len(found) != 3:
+        return None
+    return Term("permute", tuple(found))
+
+
+def _absolute(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    found = source(operands[1])
+    if modifiers or operands[0] != register or found is None:
+        return None
+    return Term("abs", (found,))
+
+
+def _halves(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """``HFMA2 R, -RZ, RZ, high, low``: how ptxas moves a number."""
+    if operands[:3] != (register, "-RZ", "RZ") or len(operands) != 5 or modifiers - {"MMA"}:
+        return None
+    high, low = half(operands[3]), half(operands[4])
+    return None if high is None or low is None else constant(high << 16 | low)
+
+
+def _to_uniform(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """The value of a lane; of the one that is looked at, as PTX has no registers of warps."""
+    return source(operands[-1]) if register in operands and "P" not in register else None
+
+
+_RULES: Mapping[str, Callable[[Modifiers, tuple[str, ...], str], Term | None]] = {
+    "MOV": _move,
+    "S2R": _read_special,
+    "S2UR": _read_special,
+    "CS2R": _read_special_pair,
+    "LDC": _load_constant,
+    "ULDC": _load_constant,
+    "LDCU": _load_constant,
+    "IADD3": _add,
+    "VIADD": _add,
+    "IMAD": _multiply,
+    "LEA": _load_effective,
+    "SHF": _funnel,
+    "LOP3": _logic,
+    "PLOP3": _predicates,
+    "ISETP": _compare,
+    "SEL": _select,
+    "VIMNMX": _least,
+    "VIADDMNMX": _add_least,
+    "PRMT": _permute,
+    "IABS": _absolute,
+    "HFMA2": _halves,
+    "R2UR": _to_uniform,
+}
+#: those that are the same on registers of the warp, with a U before their names
+_UNIFORM = frozenset(
+    {
+        "UMOV", "UIADD3", "UVIADD", "UIMAD", "ULEA", "USHF", "ULOP3", "UPLOP3", "UISETP", "USEL",
+        "UVIMNMX", "UPRMT", "UIABS",
+    }
+)  # fmt: skip
