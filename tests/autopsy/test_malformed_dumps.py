@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from tilesim.autopsy.errors import DumpError
 
 from . import malformed
 from .held import held
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 
 #: seconds of CPU time, and MiB of memory, that a dump may take
 SECONDS = 2.0
