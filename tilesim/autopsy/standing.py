@@ -1,0 +1,480 @@
+"""Where the warps of a launch stand, and what each waits for there.
+
+What an instruction is at which a warp may stand while it waits was seen in dumps of an H200
+(driver 580). A warp that waits for an mbarrier stands in the loop of its ``SYNCS.PHASECHK``; one
+that has issued ``BAR.SYNC.DEFER_BLOCKING`` up to four instructions behind it; the others at the
+instruction. Since the driver's branch 590 the dump says for each warp which kind of barrier it
+waits for (``Warp.barrier``); that is used where it is there, and no dump that has it was seen yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Triple, Warp
+from tilesim.autopsy.recovered import Recovered, between
+from tilesim.autopsy.wait_loops import WaitLoop, wait_loops
+from tilesim.autopsy.waits import (
+    AsyncGroupWait,
+    ClusterBarrierWait,
+    GridDependencyWait,
+    Group,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    RegisterPoolWait,
+    Running,
+    Sleep,
+    TensorAllocWait,
+    Trap,
+    Wait,
+    WarpWait,
+    numbers,
+)
+from tilesim.cubin.operands import address, read, written
+from tilesim.cubin.sass import WIDTH, Function, Instruction
+from tilesim.wording import ranges
+
+#: instructions behind ``BAR.SYNC.DEFER_BLOCKING`` that a warp may stand at while it waits there
+DEFERRED = 4
+#: instructions behind a ``SYNCS.PHASECHK`` in which its answer may still be awaited
+MOST_AWAITED = 12
+#: bits of a shared address that count bytes; those above are the CTA's place in its cluster
+SHARED_BITS = 24
+#: where the parameters begin in constant bank 0, by the major number of the architecture
+_PARAMETERS_AT = {9: 0x210, 10: 0x380, 11: 0x380, 12: 0x380}
+
+_VARIABLE = frozenset("LD LDG LDS LDL ATOM ATOMG ATOMS SYNCS SHFL S2R S2UR B2R LDTM LDSM".split())
+
+
+class _Behind(NamedTuple):
+    """Named barriers that are at most four instructions before a place, the nearest first;
+    ``always``: each way to the place comes through one of them."""
+
+    barriers: tuple[Instruction, ...]
+    always: bool
+
+
+class Launch:
+    """The CTAs of one launch in a dump, with the code of its kernel."""
+
+    def __init__(self, dump: CoreDump, grid: Grid, function: Function) -> None:
+        self.dump = dump
+        self.grid = grid
+        self.function = function
+        device = next(one for one in dump.devices if one.number == grid.device)
+        self.arch = device.arch
+        self.ctas = tuple(cta for cta in dump.ctas if cta.grid == grid)
+        self._behind_of: dict[int, _Behind] = {}
+        self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
+
+    @cached_property
+    def loops(self) -> Mapping[int, WaitLoop]:
+        """By place, the smallest loop around it that only waits."""
+        return wait_loops(self.function)
+
+    def cluster(self, cta: Cta) -> tuple[Triple, int]:
+        """The cluster that a CTA is of, and its rank there; one CTA is a cluster without one."""
+        sizes = tuple(max(size, 1) for size in self.grid.cluster)
+        place = tuple(i // n for i, n in zip(cta.index, sizes, strict=True))
+        x, y, z = (i % n for i, n in zip(cta.index, sizes, strict=True))
+        return (place[0], place[1], place[2]), x + sizes[0] * (y + sizes[1] * z)
+
+    @cached_property
+    def peers(self) -> Mapping[tuple[Triple, int], Cta]:
+        """The CTAs by cluster and rank."""
+        return {self.cluster(cta): cta for cta in self.ctas}
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Where all warps stand, CTA by CTA, the lowest warp first."""
+        return tuple(group for cta in self.ctas for group in self._of(cta))
+
+    def _of(self, cta: Cta) -> list[Group]:
+        together: dict[tuple[int, int, Wait], list[int]] = {}
+        for warp in cta.warps:
+            places: dict[int, list[int]] = {}
+            for lane in warp.lanes:
+                places.setdefault(lane.pc - self.function.address, []).append(lane.number)
+            for pc, lanes in sorted(places.items()):
+                for wait, mask in self._waits(cta, warp, lanes, pc).items():
+                    together.setdefault((pc, mask, wait), []).append(warp.number)
+        groups = [
+            Group(cta.number, cta.index, tuple(warps), mask, pc, wait)
+            for (pc, mask, wait), warps in together.items()
+        ]
+        return sorted(groups, key=lambda g: (g.warps, g.pc, g.lanes))
+
+    def _waits(self, cta: Cta, warp: Warp, lanes: list[int], pc: int) -> dict[Wait, int]:
+        """What lanes of a warp that stand at one place wait for."""
+        here = sum(1 << lane for lane in lanes)
+        found: dict[Wait, int] = {}
+        for lane in lanes:
+            wait = _Standing(self, cta, warp, lane, pc, here).wait()
+            found[wait] = found.get(wait, 0) | 1 << lane
+        return found
+
+    # ------------------------------------------------------------------ what the code says
+
+    def behind(self, pc: int) -> _Behind:
+        """The named barriers that a warp which stands at a place may have issued last."""
+        if pc not in self._behind_of:
+            self._behind_of[pc] = self._find_behind(pc)
+        return self._behind_of[pc]
+
+    def _find_behind(self, pc: int) -> _Behind:
+        code, found, always = self.function.code, dict[int, Instruction](), True
+        ways: list[tuple[int, frozenset[str]]] = [(pc, frozenset())]
+        for _ in range(DEFERRED):
+            further: list[tuple[int, frozenset[str]]] = []
+            for place, used in ways:
+                before = self.function.predecessors[place]
+                always &= bool(before)
+                for other in before:
+                    one = code[other]
+                    if one.base in _VARIABLE and written(one) & used:
+                        always = False  # its result was awaited: the warp went on meanwhile
+                    elif one.base == "BAR" and "ARV" not in one.modifiers:
+                        found[other] = one
+                        if one.guard:
+                            further.append((other, used | read(one)))
+                    else:
+                        further.append((other, used | read(one)))
+            ways = further
+        always &= all(self._guarded(place, found) for place, _ in ways)
+        return _Behind(tuple(found.values()), always and bool(found))
+
+    def _guarded(self, place: int, found: Mapping[int, Instruction]) -> bool:
+        """Whether a way that goes on before a place goes on before a guarded barrier."""
+        return any(place <= at for at in found)
+
+    def stale(self, ask: Instruction, pc: int, loop: WaitLoop | None) -> frozenset[str] | None:
+        """The registers of a question that have another value at a place than they had for it;
+        None if that cannot be told."""
+        key = ask.pc, pc
+        if key not in self._stale_of:
+            self._stale_of[key] = self._find_stale(ask, pc, loop)
+        return self._stale_of[key]
+
+    def _find_stale(self, ask: Instruction, pc: int, loop: WaitLoop | None) -> frozenset[str] | None:
+        if ask.pc == pc:
+            return frozenset()
+        within = loop.places if loop else None
+        since = between(self.function, ask.pc, pc, within)
+        if since is None:
+            return None
+        changed = self._written({*since, ask.pc})
+        if loop:  # or as they will be for it, when it comes to it next
+            coming = between(self.function, pc, ask.pc, within)
+            if coming is not None:
+                changed &= self._written({*coming, pc})
+        return changed
+
+    def _written(self, places: set[int]) -> frozenset[str]:
+        return frozenset(r for place in places for r in written(self.function.code[place]))
+
+    def awaited(self, pc: int) -> Instruction | None:
+        """The ``SYNCS.PHASECHK.TRYWAIT`` before a place, if nothing has used its answer yet."""
+        passed: list[Instruction] = []
+        place = pc
+        for _ in range(MOST_AWAITED):
+            before = self.function.predecessors[place]
+            if len(before) != 1:
+                return None
+            place = before[0]
+            one = self.function.code[place]
+            if one.base == "SYNCS" and "PHASECHK" in one.modifiers:
+                answer = written(one)
+                used = any(answer & (read(other) | written(other)) for other in passed)
+                return one if "TRYWAIT" in one.modifiers and not used else None
+            passed.append(one)
+        return None
+
+
+class _Standing:
+    """One lane at one place; ``here`` are all lanes of its warp that stand there."""
+
+    def __init__(self, launch: Launch, cta: Cta, warp: Warp, lane: int, pc: int, here: int) -> None:
+        self.launch = launch
+        self.cta = cta
+        self.warp = warp
+        self.lane = lane
+        self.pc = pc
+        self.here = here
+        self.one = launch.function.code.get(pc)
+        at = _PARAMETERS_AT.get(launch.arch[0], 0)
+        self.registers = Recovered(
+            launch.function, warp, lane, pc, launch.grid.params if at else None, at
+        )
+
+    def wait(self) -> Wait:
+        """What it waits for."""
+        exception = next(one.exception for one in self.warp.lanes if one.number == self.lane)
+        before = self.launch.function.code.get(self.pc - WIDTH)
+        if exception:
+            return Trap(self.one, True, f"the dump has exception {exception} of it", exception)
+        for one, where in ((self.one, "at"), (before, "behind")):
+            if one and one.base == "BPT":
+                return Trap(one, True, f"stands {where} {one}", 0)
+        if self.one is None:
+            return Running(None, False, "stands outside of the kernel's code")
+        wait = self._at(self.one) or self._loop() or self._awaits() or self._behind()
+        return wait or self._said() or Running(self.one, False, "no instruction that waits is near")
+
+    # ------------------------------------------------------------------ at an instruction
+
+    def _at(self, one: Instruction) -> Wait | None:
+        """What it waits for if it stands at an instruction that waits."""
+        loop = self.launch.loops.get(self.pc)
+        guard = 1 if not one.guard else self.registers.value(one.guard, self.pc)
+        if guard == 0:
+            return None
+        sure = guard == 1
+        where = f"stands at {one}" + ("" if sure else ", the guard of which is not known")
+        match one.base:
+            case "UCGABAR_WAIT":
+                return ClusterBarrierWait(one, sure, where)
+            case "WARPSYNC" | "BSYNC":
+                return self._meeting(one, sure, where)
+            case "ACQBULK":
+                return GridDependencyWait(one, sure, where)
+            case "BAR" if "ARV" not in one.modifiers:
+                return self._named(one, sure, where, issued=False)
+            case "DEPBAR" | "WARPGROUP" if loop is None and "ARRIVE" not in one.modifiers:
+                return AsyncGroupWait(one, sure, where)
+            case _:
+                return None
+
+    def _meeting(self, one: Instruction, sure: bool, where: str) -> Wait | None:
+        """Waits for lanes of its warp; None if all of them are there."""
+        there = self.warp.valid & ~(self.warp.exited or 0)
+        if one.base == "BSYNC":
+            number = one.operands[0].removeprefix("B")
+            mask = self.warp.convergence_barrier(int(number)) if number.isdecimal() else None
+            where += f", {one.operands[0]} has the lanes {_lanes(mask)}"
+        elif "ALL" in one.modifiers or not one.operands:
+            mask = there
+        else:
+            mask = self.registers.value(one.operands[0], self.pc)
+            where += f", {one.operands[0]} has the lanes {_lanes(mask)}"
+        if mask is None:
+            return WarpWait(one, False, f"{where}, the mask of which is not known", None, None)
+        missing = mask & there & ~self.here
+        return WarpWait(one, sure, where, mask & there, missing) if missing else None
+
+    def _named(self, one: Instruction, sure: bool, where: str, *, issued: bool) -> NamedBarrierWait:
+        """Waits for a named barrier: ``BAR.SYNC.DEFER_BLOCKING 0x3, 0x60`` or ``R3, R3``."""
+        operands = [o for o in one.operands if not o.lstrip("!").startswith(("P", "UP"))]
+        known = [self.registers.value(operand, one.pc) for operand in operands]
+        number: int | None
+        threads: int | None
+        number = known[0] if known else None
+        threads = known[1] if len(known) > 1 else None
+        if operands and operands[0].startswith(("R", "UR")) and number is not None:
+            # one register has both: the count above, the id in its low four bits
+            number &= 0xF
+        if len(operands) > 1 and operands[1].startswith(("R", "UR")) and threads is not None:
+            threads = threads >> 16 & 0xFFF
+        if number is None and operands:
+            where += "; its register was overwritten"
+        return NamedBarrierWait(one, sure, where, number, threads, len(operands) < 2, issued)
+
+    # ------------------------------------------------------------------ in a loop
+
+    def _loop(self) -> Wait | None:
+        """What it waits for if it stands in a loop that does nothing else."""
+        loop = self.launch.loops.get(self.pc)
+        if loop is None:
+            assert self.one is not None
+            return Sleep(self.one, True, f"stands at {self.one}") if self._sleeps() else None
+        first, *others = [self._asked(ask, loop) for ask in loop.asks]
+        if all(_same(first, other) for other in others):
+            return first
+        asked = " and ".join(f"{ask.opcode} at {ask.pc:#x}" for ask in loop.asks)
+        return Running(self.one, False, f"is in a loop that asks {asked}")
+
+    def _sleeps(self) -> bool:
+        return self.one is not None and self.one.base == "NANOSLEEP"
+
+    def _asked(self, ask: Instruction, loop: WaitLoop) -> Wait:
+        lowest, highest = min(loop.places), max(loop.places)
+        where = f"stands in the loop {lowest:#x}-{highest:#x} that asks {ask.opcode} at {ask.pc:#x}"
+        if loop.otherwise:
+            where += "; the loop also ends by a count or a clock"
+        stale = self.launch.stale(ask, self.pc, loop)
+        match ask.base:
+            case "SYNCS":
+                return self._mbarrier(ask, stale, True, where)
+            case "USETMAXREG":
+                return RegisterPoolWait(ask, True, where)
+            case "UTCATOMSWS":
+                return TensorAllocWait(ask, True, where)
+            case _:
+                return self._poll(ask, stale, loop, where)
+
+    def _awaits(self) -> Wait | None:
+        """Waits for the answer of a ``try_wait`` that is asked once, before its loop."""
+        ask = self.launch.awaited(self.pc)
+        if ask is None or self.one is None:
+            return None
+        guard = 1 if not ask.guard else self.registers.value(ask.guard, ask.pc)
+        if guard == 0:
+            return None
+        behind = self.launch.behind(self.pc)
+        used = bool(written(ask) & read(self.one))
+        where = f"stands {(self.pc - ask.pc) // WIDTH} behind {ask.opcode} at {ask.pc:#x}"
+        where += ", whose answer it uses" if used else ", whose answer it does not use yet"
+        if behind.barriers:
+            bars = " or ".join(f"{one} at {one.pc:#x}" for one in behind.barriers)
+            where += f"; or it still waits for {bars}"
+        sure = used and guard == 1 and not behind.barriers
+        return self._mbarrier(ask, self.launch.stale(ask, self.pc, None), sure, where)
+
+    def _mbarrier(
+        self, ask: Instruction, stale: frozenset[str] | None, sure: bool, where: str
+    ) -> MbarrierWait:
+        place = self._sum(ask.operands[1], ask, stale)
+        word = self._register(ask.operands[2], ask, stale)
+        if place is None:
+            return MbarrierWait(ask, sure, f"{where}; its address was overwritten", None, None,
+                                None if word is None else word >> 31)  # fmt: skip
+        at, rank = self._shared(place)
+        return MbarrierWait(ask, sure, where, at, rank, None if word is None else word >> 31)
+
+    def _poll(
+        self, ask: Instruction, stale: frozenset[str] | None, loop: WaitLoop, where: str
+    ) -> Poll:
+        operand = next((o for o in ask.operands if o.endswith("]")), "")
+        width = _width(ask)
+        body = [self.launch.function.code[place] for place in loop.places]
+        acquire = any(one.opcode.startswith("CCTL.IVALL") for one in body)
+        if ask.base in ("LDS", "ATOMS"):
+            place = self._sum(operand, ask, stale)
+            at, rank = (None, None) if place is None else self._shared(place)
+            value = None if at is None else self._word(rank, at, width)
+            return Poll(ask, True, where, "shared", at, rank, width, value, True)
+        space = "generic" if ask.base in ("LD", "ATOM") else "global"
+        at = self._sum(operand, ask, stale, pair=True)
+        data = None if at is None else self.launch.dump.at(at, width)
+        value = None if data is None else int.from_bytes(data, "little")
+        return Poll(ask, True, where, space, at, None, width, value, acquire)
+
+    def _sum(
+        self, operand: str, ask: Instruction, stale: frozenset[str] | None, *, pair: bool = False
+    ) -> int | None:
+        """The address that a bracket names; ``pair``: of 64 bits, of which registers have halves."""
+        named = address(operand)
+        if named is None or pair and not (named.wide or operand.startswith("[R")):
+            return None
+        total = named.immediate
+        for n, register in enumerate(named.registers):
+            low = self._register(register, ask, stale)
+            if low is None:
+                return None
+            total += low
+            if pair and not n:
+                kind = register.rstrip("0123456789")
+                high = self._register(f"{kind}{int(register[len(kind) :]) + 1}", ask, stale)
+                if high is None:
+                    return None
+                total += high << 32
+        return total & ((1 << 64) - 1 if pair else (1 << 32) - 1)
+
+    def _register(self, name: str, ask: Instruction, stale: frozenset[str] | None) -> int | None:
+        """A register as it was for a question."""
+        if stale is not None and name not in stale:
+            return self.registers.now(name)
+        return self.registers.value(name, ask.pc)
+
+    def _shared(self, place: int) -> tuple[int, int | None]:
+        """Bytes in shared memory, and the rank of the CTA that has it; None for its own."""
+        rank = place >> SHARED_BITS
+        own = self.launch.cluster(self.cta)[1]
+        return place & ((1 << SHARED_BITS) - 1), None if rank == own else rank
+
+    def _word(self, rank: int | None, at: int, width: int) -> int | None:
+        """What the dump has in shared memory."""
+        cluster, own = self.launch.cluster(self.cta)
+        cta = self.launch.peers.get((cluster, own if rank is None else rank))
+        if cta is None or cta.shared is None or at + width > len(cta.shared):
+            return None
+        return int.from_bytes(cta.shared[at : at + width], "little")
+
+    # ------------------------------------------------------------------ behind a named barrier
+
+    def _behind(self) -> Wait | None:
+        """Waits for a named barrier that it has issued some instructions ago."""
+        barriers, always = self.launch.behind(self.pc)
+        possible: list[Instruction] = []
+        for one in barriers:
+            guard = 1 if not one.guard else self.registers.value(one.guard, one.pc)
+            if guard != 0:
+                possible.append(one)
+            if guard == 1 and always:
+                break
+        if not possible:
+            return None
+        said = self.warp.barrier
+        if said is not None and said.scope == "none":
+            return Running(self.one, False, "the driver says that it waits for no barrier")
+        which = " or ".join(f"{one} at {one.pc:#x}" for one in possible)
+        if len(possible) > 1 or not always:
+            where = f"stands at most {DEFERRED} instructions behind {which}: it may have issued it"
+            if len(possible) > 1:
+                return NamedBarrierWait(possible[0], False, where, None, None, False, True)
+            return self._named(possible[0], False, where, issued=True)
+        where = (
+            f"has issued {which}, {(self.pc - possible[0].pc) // WIDTH} instructions before: it "
+            "waits for it unless it has just passed"
+        )
+        if said is not None and said.scope == "cta":
+            where = f"has issued {which}, and the driver says that it waits for a barrier"
+        return self._named(possible[0], said is not None and said.scope == "cta", where, issued=True)
+
+    def _said(self) -> Wait | None:
+        """What the driver says that the warp waits for, where the code does not show it."""
+        said = self.warp.barrier
+        if said is None or said.scope == "none":
+            return None
+        where = f"the driver says that it waits for a barrier of the {said.scope} ({said.info:#x})"
+        match said.scope:
+            case "cta":
+                return NamedBarrierWait(self.one, False, where, None, None, False, True)
+            case "cluster":
+                return ClusterBarrierWait(self.one, False, where)
+            case "warp":
+                return WarpWait(self.one, False, where, None, None)
+            case _:
+                return Running(self.one, False, where)
+
+
+def _same(one: Wait, other: Wait) -> bool:
+    """Whether two questions of a loop are the same one."""
+    match one, other:
+        case MbarrierWait(), MbarrierWait():
+            return (one.address, one.rank, one.parity) == (other.address, other.rank, other.parity)
+        case Poll(), Poll():
+            return (one.space, one.address, one.rank) == (other.space, other.address, other.rank)
+        case _:
+            return type(one) is type(other) and not isinstance(one, MbarrierWait | Poll)
+
+
+def _width(one: Instruction) -> int:
+    """The bytes that a load reads."""
+    for text, size in (("8", 1), ("16", 2), ("64", 8), ("128", 16)):
+        if {text, f"U{text}", f"S{text}"} & {*one.modifiers}:
+            return size
+    return 4
+
+
+def _lanes(mask: int | None) -> str:
+    return "that are not known" if mask is None else ranges(numbers(mask))
+
+
+def standing(dump: CoreDump, grid: Grid, function: Function) -> tuple[Group, ...]:
+    """Where the warps of a launch stand and what they wait for."""
+    return Launch(dump, grid, function).groups
+
+
