@@ -6,7 +6,6 @@ computed again, if all that it was made of is known: other registers, the launch
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import reduce
 from operator import and_, or_
@@ -39,7 +38,7 @@ def between(
     left = [end]
     while left:
         for place in function.predecessors[left.pop()]:
-            if place in (start, *found) or within is not None and place not in within:
+            if place in (start, *found) or (within is not None and place not in within):
                 continue
             if not function.predecessors[place] or len(found) > MOST_BETWEEN:
                 return None
@@ -50,19 +49,17 @@ def between(
 
 
 class Recovered:
-    """Registers of a lane that stands at a place; ``constants`` are the bytes of bank 0 from
-    ``constants_at`` on, as far as they are known: the parameters of the launch."""
+    """Registers of a lane that stands at a place; ``constant`` has the words of constant bank 0."""
 
     def __init__(
-        self, function: Function, warp: Warp, lane: int, pc: int, constants: bytes | None,
-        constants_at: int,
+        self, function: Function, warp: Warp, lane: int, pc: int,
+        constant: Callable[[int], int | None],
     ) -> None:  # fmt: skip
         self.function = function
         self.warp = warp
         self.lane = lane
         self.pc = pc
-        self.constants = constants or b""
-        self.constants_at = constants_at
+        self.constant = constant
 
     def now(self, register: str) -> int | None:
         """A register, or a predicate as 0 or 1, as it is in the dump."""
@@ -70,18 +67,16 @@ class Recovered:
             return 0
         if register in ("PT", "UPT"):
             return 1
-        number = register.lstrip("URP")
-        if not number.isdecimal():
+        kind = register.rstrip("0123456789")
+        if kind not in ("R", "UR", "P", "UP") or kind == register:
             return None
-        if register.startswith("UR"):
-            return self.warp.uniform_register(int(number))
-        if register.startswith("R"):
-            return self.warp.register(self.lane, int(number))
-        if register.startswith("P"):
-            predicates = self.warp.predicates(self.lane)
-            known = predicates is not None and int(number) < len(predicates)
-            return int(predicates[int(number)]) if predicates is not None and known else None
-        return None
+        number = int(register[len(kind) :])
+        if kind == "R":
+            return self.warp.register(self.lane, number)
+        if kind == "UR":
+            return self.warp.uniform_register(number)
+        flags = self.warp.predicates(self.lane) if kind == "P" else self.warp.uniform_predicates()
+        return None if flags is None or number >= len(flags) else int(flags[number])
 
     def value(self, operand: str, at: int, depth: int = 0) -> int | None:
         """An operand before the instruction at ``at`` was executed last, as 32 bits."""
@@ -141,8 +136,8 @@ class Recovered:
             return self.value(operand, one.pc, depth)
 
         operands, name = one.operands, one.base.removeprefix("U")
-        if name == "LDC":
-            offset = 4 if written(one) - {register} and register != operands[0] else 0
+        if name in ("LDC", "LDCU") and register in written(one)[:2]:
+            offset = 0 if register == operands[0] else 4
             return self._constant(operands[1], offset)
         if register != operands[0]:
             return None
@@ -192,13 +187,7 @@ class Recovered:
         """A word of constant bank 0: ``c[0x0][0x210]``."""
         text = operand.removeprefix("c[0x0][").removesuffix("]")
         offset = _number(text)
-        if offset is None:
-            return None
-        at = offset + more - self.constants_at
-        if at < 0 or at + 4 > len(self.constants):
-            return None
-        value: int = struct.unpack_from("<I", self.constants, at)[0]
-        return value
+        return None if offset is None else self.constant(offset + more)
 
 
 def _number(text: str) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Triple, Warp
+from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Warp, exception_text
 from tilesim.autopsy.recovered import Recovered, between
 from tilesim.autopsy.wait_loops import WaitLoop, wait_loops
 from tilesim.autopsy.waits import (
@@ -33,9 +33,9 @@ from tilesim.autopsy.waits import (
     WarpWait,
     numbers,
 )
-from tilesim.cubin.operands import address, read, written
+from tilesim.cubin.operands import Memory, following, parse, read, written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
-from tilesim.wording import ranges
+from tilesim.wording import count, ranges
 
 #: instructions behind ``BAR.SYNC.DEFER_BLOCKING`` that a warp may stand at while it waits there
 DEFERRED = 4
@@ -46,7 +46,11 @@ SHARED_BITS = 24
 #: where the parameters begin in constant bank 0, by the major number of the architecture
 _PARAMETERS_AT = {9: 0x210, 10: 0x380, 11: 0x380, 12: 0x380}
 
-_VARIABLE = frozenset("LD LDG LDS LDL ATOM ATOMG ATOMS SYNCS SHFL S2R S2UR B2R LDTM LDSM".split())
+#: what has its result later, at a time that is not fixed
+_VARIABLE = frozenset({
+    "LD", "LDG", "LDS", "LDL", "ATOM", "ATOMG", "ATOMS", "SYNCS", "SHFL", "S2R", "S2UR", "B2R",
+    "LDTM", "LDSM",
+})  # fmt: skip
 
 
 class _Behind(NamedTuple):
@@ -66,7 +70,8 @@ class Launch:
         self.function = function
         device = next(one for one in dump.devices if one.number == grid.device)
         self.arch = device.arch
-        self.ctas = tuple(cta for cta in dump.ctas if cta.grid == grid)
+        self.constants_at = _PARAMETERS_AT.get(device.arch[0], 0)
+        self.ctas = tuple(cta for cta in dump.ctas if cta.grid is grid)
         self._behind_of: dict[int, _Behind] = {}
         self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
 
@@ -75,17 +80,13 @@ class Launch:
         """By place, the smallest loop around it that only waits."""
         return wait_loops(self.function)
 
-    def cluster(self, cta: Cta) -> tuple[Triple, int]:
-        """The cluster that a CTA is of, and its rank there; one CTA is a cluster without one."""
-        sizes = tuple(max(size, 1) for size in self.grid.cluster)
-        place = tuple(i // n for i, n in zip(cta.index, sizes, strict=True))
-        x, y, z = (i % n for i, n in zip(cta.index, sizes, strict=True))
-        return (place[0], place[1], place[2]), x + sizes[0] * (y + sizes[1] * z)
-
-    @cached_property
-    def peers(self) -> Mapping[tuple[Triple, int], Cta]:
-        """The CTAs by cluster and rank."""
-        return {self.cluster(cta): cta for cta in self.ctas}
+    def constant(self, offset: int) -> int | None:
+        """A word of constant bank 0, of which the dump has the parameters of the launch."""
+        at = offset - self.constants_at
+        data = self.grid.params if self.constants_at else None
+        if data is None or at < 0 or at + 4 > len(data):
+            return None
+        return int.from_bytes(data[at : at + 4], "little")
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -102,8 +103,7 @@ class Launch:
                 for wait, mask in self._waits(cta, warp, lanes, pc).items():
                     together.setdefault((pc, mask, wait), []).append(warp.number)
         groups = [
-            Group(cta.number, cta.index, tuple(warps), mask, pc, wait)
-            for (pc, mask, wait), warps in together.items()
+            Group(cta, tuple(warps), mask, pc, wait) for (pc, mask, wait), warps in together.items()
         ]
         return sorted(groups, key=lambda g: (g.warps, g.pc, g.lanes))
 
@@ -134,7 +134,7 @@ class Launch:
                 always &= bool(before)
                 for other in before:
                     one = code[other]
-                    if one.base in _VARIABLE and written(one) & used:
+                    if one.base in _VARIABLE and used & {*written(one)}:
                         always = False  # its result was awaited: the warp went on meanwhile
                     elif one.base == "BAR" and "ARV" not in one.modifiers:
                         found[other] = one
@@ -158,7 +158,9 @@ class Launch:
             self._stale_of[key] = self._find_stale(ask, pc, loop)
         return self._stale_of[key]
 
-    def _find_stale(self, ask: Instruction, pc: int, loop: WaitLoop | None) -> frozenset[str] | None:
+    def _find_stale(
+        self, ask: Instruction, pc: int, loop: WaitLoop | None
+    ) -> frozenset[str] | None:
         if ask.pc == pc:
             return frozenset()
         within = loop.places if loop else None
@@ -186,8 +188,8 @@ class Launch:
             place = before[0]
             one = self.function.code[place]
             if one.base == "SYNCS" and "PHASECHK" in one.modifiers:
-                answer = written(one)
-                used = any(answer & (read(other) | written(other)) for other in passed)
+                answer = {*written(one)}
+                used = any(answer & {*read(other), *written(other)} for other in passed)
                 return one if "TRYWAIT" in one.modifiers and not used else None
             passed.append(one)
         return None
@@ -204,17 +206,14 @@ class _Standing:
         self.pc = pc
         self.here = here
         self.one = launch.function.code.get(pc)
-        at = _PARAMETERS_AT.get(launch.arch[0], 0)
-        self.registers = Recovered(
-            launch.function, warp, lane, pc, launch.grid.params if at else None, at
-        )
+        self.registers = Recovered(launch.function, warp, lane, pc, launch.constant)
 
     def wait(self) -> Wait:
         """What it waits for."""
         exception = next(one.exception for one in self.warp.lanes if one.number == self.lane)
         before = self.launch.function.code.get(self.pc - WIDTH)
         if exception:
-            return Trap(self.one, True, f"the dump has exception {exception} of it", exception)
+            return Trap(self.one, True, f"the dump says: {exception_text(exception)}", exception)
         for one, where in ((self.one, "at"), (before, "behind")):
             if one and one.base == "BPT":
                 return Trap(one, True, f"stands {where} {one}", 0)
@@ -323,7 +322,7 @@ class _Standing:
         if guard == 0:
             return None
         behind = self.launch.behind(self.pc)
-        used = bool(written(ask) & read(self.one))
+        used = bool(read(self.one) & {*written(ask)})
         where = f"stands {(self.pc - ask.pc) // WIDTH} behind {ask.opcode} at {ask.pc:#x}"
         where += ", whose answer it uses" if used else ", whose answer it does not use yet"
         if behind.barriers:
@@ -364,19 +363,20 @@ class _Standing:
     def _sum(
         self, operand: str, ask: Instruction, stale: frozenset[str] | None, *, pair: bool = False
     ) -> int | None:
-        """The address that a bracket names; ``pair``: of 64 bits, of which registers have halves."""
-        named = address(operand)
-        if named is None or pair and not (named.wide or operand.startswith("[R")):
+        """The address that a bracket names; ``pair``: of 64 bits, in two registers."""
+        named = parse(operand)
+        if not isinstance(named, Memory):
             return None
-        total = named.immediate
-        for n, register in enumerate(named.registers):
+        if pair and not (named.wide or operand.startswith("[R")):
+            return None
+        total = named.offset
+        for n, (register, scale) in enumerate(named.registers):
             low = self._register(register, ask, stale)
             if low is None:
                 return None
-            total += low
+            total += low * scale
             if pair and not n:
-                kind = register.rstrip("0123456789")
-                high = self._register(f"{kind}{int(register[len(kind) :]) + 1}", ask, stale)
+                high = self._register(following(register, 2)[1], ask, stale)
                 if high is None:
                     return None
                 total += high << 32
@@ -391,13 +391,12 @@ class _Standing:
     def _shared(self, place: int) -> tuple[int, int | None]:
         """Bytes in shared memory, and the rank of the CTA that has it; None for its own."""
         rank = place >> SHARED_BITS
-        own = self.launch.cluster(self.cta)[1]
-        return place & ((1 << SHARED_BITS) - 1), None if rank == own else rank
+        return place & ((1 << SHARED_BITS) - 1), None if rank == self.cta.rank else rank
 
     def _word(self, rank: int | None, at: int, width: int) -> int | None:
         """What the dump has in shared memory."""
-        cluster, own = self.launch.cluster(self.cta)
-        cta = self.launch.peers.get((cluster, own if rank is None else rank))
+        peers = self.launch.dump.cluster_of(self.cta)
+        cta = self.cta if rank is None else peers[rank] if rank < len(peers) else None
         if cta is None or cta.shared is None or at + width > len(cta.shared):
             return None
         return int.from_bytes(cta.shared[at : at + width], "little")
@@ -425,13 +424,15 @@ class _Standing:
             if len(possible) > 1:
                 return NamedBarrierWait(possible[0], False, where, None, None, False, True)
             return self._named(possible[0], False, where, issued=True)
-        where = (
-            f"has issued {which}, {(self.pc - possible[0].pc) // WIDTH} instructions before: it "
-            "waits for it unless it has just passed"
+        sure = said is not None and said.scope == "cta"
+        steps = (self.pc - possible[0].pc) // WIDTH
+        where = f"has issued {which}, {count(steps, 'instruction')} before"
+        where += (
+            ", and the driver says that it waits for a barrier of its CTA"
+            if sure
+            else ": it waits for it unless it has just passed"
         )
-        if said is not None and said.scope == "cta":
-            where = f"has issued {which}, and the driver says that it waits for a barrier"
-        return self._named(possible[0], said is not None and said.scope == "cta", where, issued=True)
+        return self._named(possible[0], sure, where, issued=True)
 
     def _said(self) -> Wait | None:
         """What the driver says that the warp waits for, where the code does not show it."""
@@ -476,5 +477,3 @@ def _lanes(mask: int | None) -> str:
 def standing(dump: CoreDump, grid: Grid, function: Function) -> tuple[Group, ...]:
     """Where the warps of a launch stand and what they wait for."""
     return Launch(dump, grid, function).groups
-
-

@@ -1,24 +1,46 @@
 """Which warps of a dump wait for what, what its state says is missing, and which could release it.
 
-Read from the dump alone. Warps and CTAs that say the same are one entry.
+Read from the dump alone: machine code, registers, shared memory. An instruction that could release
+a wait is one ahead of a warp, in its control flow, that may name what is waited for. Warps and CTAs
+that say the same are one entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
-from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
-from tilesim.autopsy.waits import Group, Wait
+from tilesim.autopsy.ahead import Ahead, Kind, Names
+from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid
+from tilesim.autopsy.mbarrier_word import Mbarrier, decode
+from tilesim.autopsy.standing import Launch
+from tilesim.autopsy.waits import (
+    ClusterBarrierWait,
+    GridDependencyWait,
+    Group,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    RegisterPoolWait,
+    Running,
+    Sleep,
+    TensorAllocWait,
+    Trap,
+    Wait,
+    WarpWait,
+    numbers,
+)
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass
+from tilesim.wording import count, ranges
 
 
 @dataclass(frozen=True)
 class Supply:
     """What could release a wait: groups at one place, the instructions ahead of them that would.
 
-    ``certain``: each of these instructions names this barrier; otherwise its address is not known,
-    and it may be another one. ``waits``: the groups wait themselves.
+    ``certain``: each of these instructions can name this barrier, as far as its address is known;
+    otherwise it is not known, and it may be another one. ``waits``: the groups wait themselves.
     """
 
     groups: tuple[Group, ...]
@@ -31,9 +53,10 @@ class Supply:
 class Entry:
     """Groups that wait for the same thing in the same way.
 
-    ``groups``: the first CTA's first. ``state``: the barrier as it is in memory, and what it lacks,
-    in lines of words. ``passing``: the state says that the wait is over. ``supplies``: what could
-    release it. ``ctas``: the numbers of the CTAs that say the same.
+    ``groups``: the first CTA's first. ``state``: what is waited for as it is in memory, and what it
+    lacks, in lines of words. ``passing``: the state says that the wait is over. ``supplies``: what
+    could release it, of the first CTA. ``ctas``: the numbers of the CTAs that say the same.
+    ``mbarrier``: the state of an mbarrier, if it is known; ``initialised``: where it can have been.
     """
 
     groups: tuple[Group, ...]
@@ -42,11 +65,15 @@ class Entry:
     passing: bool
     supplies: tuple[Supply, ...]
     ctas: tuple[int, ...]
+    mbarrier: Mbarrier | None = None
+    initialised: tuple[Instruction, ...] = ()
 
 
 @dataclass(frozen=True)
 class WaitFor:
-    """The wait-for graph of a dump: its entries, and the groups of a cycle, if there is one."""
+    """The wait-for graph of a dump: its entries, all groups, and those of a cycle, if one is
+    there: each waits for the next one, the last for the first, and nothing else could release any
+    of them."""
 
     entries: tuple[Entry, ...]
     groups: tuple[Group, ...]
@@ -55,9 +82,393 @@ class WaitFor:
 
 def wait_for(dump: CoreDump, functions: Mapping[Grid, Function]) -> WaitFor:
     """The graph of all CTAs whose kernels are known; ``functions`` has the code of each launch."""
-    return WaitFor((), (), ())
+    entries: list[Entry] = []
+    groups: list[Group] = []
+    cycle: tuple[Group, ...] = ()
+    for grid in dump.grids:
+        if (function := functions.get(grid)) is not None:
+            graph = _Graph(Launch(dump, grid, function))
+            entries += graph.folded()
+            groups += graph.groups
+            cycle = cycle or graph.cycle()
+    return WaitFor(tuple(entries), tuple(groups), cycle)
 
 
-def standing(dump: CoreDump, cta: Cta, function: Function) -> tuple[Group, ...]:
-    """Where the warps of a CTA stand and what they wait for."""
-    return ()
+class _Found:
+    """A wait of one CTA: its groups, its state, what could release it."""
+
+    def __init__(self, cta: Cta, wait: Wait, groups: list[Group]) -> None:
+        self.cta = cta
+        self.wait = wait
+        self.groups = groups
+        self.state: list[str] = []
+        self.passing = False
+        self.supplies: list[Supply] = []
+        #: it needs each of those that could release it, not one of them
+        self.needs_all = False
+        self.mbarrier: Mbarrier | None = None
+        self.initialised: tuple[Instruction, ...] = ()
+
+    @property
+    def whose(self) -> Cta | None:
+        """The CTA that it is seen from; None for what all CTAs of the cluster see alike."""
+        return None if isinstance(self.wait, ClusterBarrierWait) else self.cta
+
+    @property
+    def stops(self) -> bool:
+        """Whether its groups stand until something else releases them."""
+        return not self.passing and not isinstance(self.wait, Running | Sleep)
+
+
+class _Graph:
+    """The waits of one launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.groups = launch.groups
+        self.ahead = Ahead(launch)
+        self.of: dict[Cta, list[Group]] = {cta: [] for cta in launch.ctas}
+        for group in self.groups:
+            self.of[group.cta].append(group)
+
+    @cached_property
+    def found(self) -> list[_Found]:
+        """The waits, CTA by CTA."""
+        found: list[_Found] = []
+        for cta, groups in self.of.items():
+            together: dict[tuple[str, int | None], list[Group]] = {}
+            for group in groups:
+                one = group.wait.instruction
+                key = str(group.wait), None if one is None else one.pc
+                together.setdefault(key, []).append(group)
+            for alike in together.values():
+                weakest = min((g.wait for g in alike), key=lambda w: w.certain)
+                found.append(self._explained(_Found(cta, weakest, alike)))
+        return found
+
+    def _explained(self, found: _Found) -> _Found:
+        match found.wait:
+            case MbarrierWait() as wait:
+                self._mbarrier(found, wait)
+            case NamedBarrierWait() as wait:
+                self._named(found, wait)
+            case ClusterBarrierWait():
+                self._cluster(found)
+            case WarpWait() as wait:
+                self._warp(found, wait)
+            case Poll() as wait:
+                self._poll(found, wait)
+            case RegisterPoolWait():
+                found.supplies = self._supplies(self._others(found), "registers", None)
+                self._none(found, "no warp of its CTA that is alive gives registers back")
+            case TensorAllocWait():
+                beside = [c for c in self.launch.ctas if c.sm == found.cta.sm]
+                groups = [group for cta in beside for group in self.of[cta]]
+                found.supplies = self._supplies(groups, "columns", None)
+                self._none(found, "no warp on its SM that is alive frees columns")
+            case GridDependencyWait():
+                found.state += self._before(found.cta.grid)
+            case _:
+                pass
+        return found
+
+    def _none(self, found: _Found, text: str) -> None:
+        if not found.supplies and not found.passing:
+            found.state.append(text)
+
+    def _others(self, found: _Found) -> list[Group]:
+        return [g for g in self.of[found.cta] if not any(g is own for own in found.groups)]
+
+    def _supplies(self, groups: Iterable[Group], kind: Kind, names: Names | None) -> list[Supply]:
+        """What of a kind lies ahead of groups, and names what is waited for, or may."""
+        together: dict[tuple[object, ...], tuple[list[Group], tuple[Instruction, ...], bool]] = {}
+        for group in groups:
+            certain, possible = self.ahead.of(group, kind, names)
+            ahead = certain or possible
+            if ahead:
+                places = tuple(one.pc for one in ahead)
+                cta = None if kind == "cluster" else group.cta.number
+                key = (cta, places, bool(certain), str(group.wait))
+                together.setdefault(key, ([], ahead, bool(certain)))[0].append(group)
+        return [
+            Supply(tuple(alike), ahead, certain, _waits(alike[0]))
+            for alike, ahead, certain in together.values()
+        ]
+
+    # ------------------------------------------------------------------ mbarriers
+
+    def _mbarrier(self, found: _Found, wait: MbarrierWait) -> None:
+        if wait.address is None:
+            found.state.append("which mbarrier it is cannot be told: nothing more is known of it")
+            return
+        peers = self.launch.dump.cluster_of(found.cta)
+        rank = found.cta.rank if wait.rank is None else wait.rank
+        owner = peers[rank] if rank < len(peers) else None
+        if owner is None:
+            found.state.append(f"CTA {rank} of the cluster has ended")
+            return
+        names = Names(owner, wait.address)
+        found.initialised = self.ahead.initialised(wait.address)
+        arrivals, copies = self._lacks(found, wait, owner)
+        if found.passing:
+            return
+        groups = [g for cta in peers if cta is not None for g in self.of[cta]]
+        if arrivals:
+            found.supplies += self._supplies(groups, "arrival", names)
+            self._none(found, "no warp that is alive has an arrival on it ahead")
+        if copies:
+            supplies = self._supplies(groups, "bytes", names)
+            if not supplies:
+                found.state.append(
+                    "no warp that is alive has a copy for it ahead: these bytes come only from a "
+                    "copy that was issued already, if one is still under way"
+                )
+            found.supplies += supplies
+
+    def _lacks(self, found: _Found, wait: MbarrierWait, owner: Cta) -> tuple[bool, bool]:
+        """Whether arrivals are missing, and whether bytes are."""
+        at, data = wait.address or 0, owner.shared
+        if data is None:
+            found.state.append("its state is not known: the dump has no shared memory")
+            return True, True
+        if at + 8 > len(data):
+            found.state.append(f"it lies behind the shared memory of {len(data)} bytes")
+            return False, False
+        word = int.from_bytes(data[at : at + 8], "little")
+        state = decode(word, self.launch.arch)
+        if state is None:
+            found.state.append(f"its word {word:#018x} is no mbarrier of a layout that is known")
+            return True, True
+        found.mbarrier = state
+        text = f"{wait.name} is in a phase of parity {state.parity}: "
+        text += f"{state.pending} of {state.expected} arrivals pending"
+        if state.tx > 0:
+            text += f", {state.tx} bytes outstanding"
+        elif state.tx < 0:
+            text += f", {-state.tx} bytes more completed than expected"
+        found.state.append(text)
+        if wait.parity is None:
+            found.state.append("the parity asked for cannot be read: it may be complete")
+        elif wait.parity != state.parity:
+            found.passing = True
+            found.state.append(
+                f"the phase of parity {wait.parity} is complete: the wait is about to pass"
+            )
+        return state.pending > 0, state.tx != 0
+
+    # ------------------------------------------------------------------ other barriers
+
+    def _named(self, found: _Found, wait: NamedBarrierWait) -> None:
+        cta, own = found.cta, self.of[found.cta]
+        alive = {w for g in own for w in g.warps}
+        ended = sorted({*range(_warps(cta.grid))} - alive)
+        if wait.id is None:
+            found.state.append("which barrier it is cannot be told: its register was overwritten")
+            return
+        same = [g for g in own if _comes(g, wait.id)]
+        come = {w for g in same for w in g.warps}
+        unsure = {
+            w for g in own if isinstance(g.wait, NamedBarrierWait) and g.wait.id is None
+            for w in g.warps
+        }  # fmt: skip
+        need = LANES * len(alive) if wait.threads is None else wait.threads
+        total = LANES * len(come)
+        found.state.append(
+            f"{total} of {count(need, 'thread')} have come, as far as it shows: {_said(come)}"
+            + (f"; {_said(unsure)} wait at a barrier that is not known" if unsure else "")
+        )
+        if self.ahead.anywhere("bar.arrive", wait.id):
+            found.state.append("arrivals by bar.arrive do not show in a dump")
+        elif total >= need and not unsure:
+            found.passing = True
+            found.state.append("all that it counts have come: the wait is about to pass")
+            return
+        if ended:
+            counted = "" if wait.threads is None else ", and the count has them or others in it"
+            found.state.append(f"{_said(ended)} {_have(ended)} ended{counted}")
+        found.needs_all = wait.threads is None
+        rest = [g for g in own if not any(g is one for one in same)]
+        found.supplies = self._supplies(rest, "named", Names(cta, wait.id))
+        if not found.supplies and set(alive) - come:
+            found.state.append("no warp that is alive comes to it from where it stands")
+
+    def _cluster(self, found: _Found) -> None:
+        peers = self.launch.dump.cluster_of(found.cta)
+        ended = [rank for rank, cta in enumerate(peers) if cta is None]
+        groups = [g for cta in peers if cta is not None for g in self.of[cta]]
+        there = [g for g in groups if isinstance(g.wait, ClusterBarrierWait)]
+        rest = [g for g in groups if not isinstance(g.wait, ClusterBarrierWait)]
+        for rank, cta in enumerate(peers):
+            if cta is not None and len(peers) > 1:
+                come = sorted({w for g in there if g.cta is cta for w in g.warps})
+                missing = sorted({w for g in rest if g.cta is cta for w in g.warps})
+                text = f"CTA {rank} of the cluster: "
+                text += (
+                    f"{_said(come)} {_have(come, 'wait')} there" if come else "no warp waits there"
+                )
+                text += f", {_said(missing)} {_have(missing, 'do')} not" if missing else ""
+                found.state.append(text)
+        if ended:
+            found.state.append(f"CTA {ranges(ended)} of the cluster has ended: that counts as come")
+        found.needs_all = True
+        found.supplies = self._supplies(rest, "cluster", None)
+        if not rest:
+            found.passing = True
+            found.state.append("all that have not ended are there: the wait is about to pass")
+        elif not found.supplies:
+            found.state.append(
+                "no other warp has an arrival on it ahead: it has arrived, or does not come to it"
+            )
+
+    def _warp(self, found: _Found, wait: WarpWait) -> None:
+        found.needs_all = True
+        missing, one = wait.missing or 0, wait.instruction
+        for group in self._others(found):
+            if one and set(group.warps) & set(found.groups[0].warps) and group.lanes & missing:
+                if self.ahead.reaches(group, one):
+                    found.supplies.append(Supply((group,), (one,), True, _waits(group)))
+                else:
+                    found.state.append(
+                        f"lanes {ranges(numbers(group.lanes & missing))} do not come to it from "
+                        "where they stand"
+                    )
+
+    def _poll(self, found: _Found, wait: Poll) -> None:
+        if wait.address is None:
+            found.state.append("which word it is cannot be told")
+            return
+        if wait.space != "shared" and wait.value is None:
+            found.state.append("its value is not known: the dump has no memory there")
+        if wait.space == "shared":
+            peers = self.launch.dump.cluster_of(found.cta)
+            rank = found.cta.rank if wait.rank is None else wait.rank
+            owner = peers[rank] if rank < len(peers) else None
+            names = None if owner is None else Names(owner, wait.address, wait.width)
+            groups = [g for cta in peers if cta is not None for g in self.of[cta]]
+            others = [g for g in groups if not any(g is own for own in found.groups)]
+            found.supplies = self._supplies(others, "shared store", names)
+            self._none(found, "no warp that is alive has a store to it ahead")
+            return
+        # which words these stores write is not known: none of them is said to release it
+        near = {w for g in self._others(found) if self._stores(g) for w in g.warps}
+        if near:
+            found.state.append(
+                f"{_said(near)} of its CTA {_have(sorted(near))} stores to global memory ahead, "
+                "which may be to it"
+            )
+        far = {g.cta.number for g in self.groups if g.cta is not found.cta and self._stores(g)}
+        if far:
+            also = "warps of other CTAs have stores to global memory ahead, which may be to it"
+            found.state.append("so have warps of other CTAs" if near else also)
+        if not near and not far:
+            found.state.append(
+                "no other warp of this kernel that is alive has a store to global memory ahead: it "
+                "takes another kernel, the host or a copy that is under way"
+            )
+
+    def _stores(self, group: Group) -> bool:
+        return self.ahead.any_of(group, "global store")
+
+    def _before(self, grid: Grid) -> Iterator[str]:
+        others = [g for g in self.launch.dump.grids if g.device == grid.device and g is not grid]
+        if others:
+            yield f"on its device {_have(others)} not ended: {count(len(others), 'other grid')}"
+        else:
+            yield "no other grid of its device is in the dump"
+
+    # ------------------------------------------------------------------ the whole
+
+    def folded(self) -> list[Entry]:
+        """The entries; CTAs that say the same are one."""
+        together: dict[tuple[object, ...], list[_Found]] = {}
+        for one in self.found:
+            key = (
+                str(one.wait), one.wait.instruction and one.wait.instruction.pc, one.wait.certain,
+                tuple((g.warps, g.lanes) for g in one.groups), tuple(one.state), one.passing,
+                tuple(_said_by(s, one.whose) for s in one.supplies),
+            )  # fmt: skip
+            together.setdefault(key, []).append(one)
+        return [
+            Entry(
+                tuple(group for one in alike for group in one.groups), alike[0].wait,
+                tuple(alike[0].state), alike[0].passing, tuple(alike[0].supplies),
+                tuple(dict.fromkeys(one.cta.number for one in alike)), alike[0].mbarrier,
+                alike[0].initialised,
+            )
+            for alike in together.values()
+        ]  # fmt: skip
+
+    def cycle(self) -> tuple[Group, ...]:
+        """Groups of which each waits for the next and that nothing else could release."""
+        of = {id(g): one for one in self.found for g in one.groups}
+        held = {key for key, one in of.items() if one.stops and one.supplies}
+        while True:
+            loose = {key for key in held if not self._held(of[key], held)}
+            if not loose:
+                break
+            held -= loose
+        for group in self.groups:
+            if id(group) in held and (cycle := self._around(group, of, held)):
+                return cycle
+        return ()
+
+    def _held(self, one: _Found, held: set[int]) -> bool:
+        """Whether what could release a wait is itself held."""
+        every = [id(g) in held for supply in one.supplies for g in supply.groups]
+        return any(every) if one.needs_all else all(every)
+
+    def _around(self, first: Group, of: Mapping[int, _Found], held: set[int]) -> tuple[Group, ...]:
+        """The cycle that is come to from a group, by the first of those that could release it."""
+        path: list[Group] = []
+        at: Group | None = first
+        while at is not None and not any(at is g for g in path):
+            path.append(at)
+            following = [
+                g for supply in sorted(of[id(at)].supplies, key=lambda s: not s.certain)
+                for g in supply.groups if id(g) in held
+            ]  # fmt: skip
+            away = [g for g in following if g is not at]
+            at = next(iter(away or following), None)
+        if at is None:
+            return ()
+        start = next(n for n, g in enumerate(path) if g is at)
+        return tuple(path[start:])
+
+
+def _comes(group: Group, number: int) -> bool:
+    return isinstance(group.wait, NamedBarrierWait) and group.wait.id == number
+
+
+def _waits(group: Group) -> bool:
+    return not isinstance(group.wait, Running | Sleep | Trap)
+
+
+def _warps(grid: Grid) -> int:
+    """Warps that a CTA begins with."""
+    x, y, z = grid.block
+    return -(-x * y * z // LANES)
+
+
+def _said(warps: Iterable[int]) -> str:
+    numbers = sorted(warps)
+    return f"warp{'' if len(numbers) == 1 else 's'} {ranges(numbers)}" if numbers else "no warp"
+
+
+def _have(things: list[int] | list[Grid], verb: str = "have") -> str:
+    """The verb for one thing or several."""
+    if len(things) != 1:
+        return verb
+    return {"have": "has", "do": "does", "wait": "waits"}[verb]
+
+
+def _from(cta: Cta, seen: Cta | None) -> int | None:
+    """Which CTA of the cluster one is; None for that from which it is seen."""
+    return None if cta is seen else cta.rank
+
+
+def _said_by(supply: Supply, cta: Cta | None) -> tuple[object, ...]:
+    """What a supply says, the same for CTAs that stand alike."""
+    return (
+        tuple((_from(g.cta, cta), g.warps, g.lanes, str(g.wait)) for g in supply.groups),
+        tuple(one.pc for one in supply.instructions), supply.certain,
+    )  # fmt: skip

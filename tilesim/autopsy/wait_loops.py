@@ -17,14 +17,18 @@ from tilesim.records import dataclass
 MOST = 96
 
 #: what others see, or what a loop that only waits has no use for
-_WORK = frozenset(
-    "ST STG STS RED REDG REDS STAS REDAS ARRIVES BAR UCGABAR_ARV UCGABAR_WAIT CALL RET UBLKCP "
-    "UBLKRED UTMALDG UTMASTG UTMAREDG LDGSTS HGMMA IGMMA QGMMA BGMMA UTCHMMA UTCQMMA UTCOMMA "
-    "UTCIMMA UTCBAR UTCCP UTCSHIFT LDTM STTM UGETNEXTWORKID ACQBULK PREEXIT HMMA IMMA DMMA EXIT"
-    .split()
-)  # fmt: skip
+_WORK = frozenset({
+    "ST", "STG", "STS", "RED", "REDG", "REDS", "STAS", "REDAS", "ARRIVES", "BAR", "UCGABAR_ARV",
+    "UCGABAR_WAIT", "CALL", "RET", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG",
+    "LDGSTS", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA", "UTCIMMA",
+    "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "UGETNEXTWORKID", "ACQBULK", "PREEXIT", "HMMA",
+    "IMMA", "DMMA", "EXIT",
+})  # fmt: skip
 #: what hands a value on without a step that counts
-_COPIES = frozenset("MOV UMOV SEL USEL FSEL SHFL PLOP3 UPLOP3 VOTE VOTEU R2UR ISETP UISETP".split())
+_COPIES = frozenset({
+    "MOV", "UMOV", "SEL", "USEL", "FSEL", "SHFL", "PLOP3", "UPLOP3", "VOTE", "VOTEU", "R2UR",
+    "ISETP", "UISETP",
+})  # fmt: skip
 _CLOCKS = ("SR_CLOCK", "SR_GLOBALTIMER")
 
 
@@ -40,7 +44,7 @@ class WaitLoop:
 
 def wait_loops(function: Function) -> dict[int, WaitLoop]:
     """By place, the smallest loop around it that only waits."""
-    bodies = {body for body in _loops(function)}
+    bodies = set(_loops(function))
     found: dict[int, WaitLoop] = {}
     for body in sorted(bodies, key=lambda b: (len(b), min(b))):
         loop = _Loop(function, body).waits()

@@ -7,7 +7,7 @@ stands up to four instructions behind it, as does one that has just passed it.
 
 from __future__ import annotations
 
-from tilesim.autopsy.core_dump import Triple
+from tilesim.autopsy.core_dump import Cta
 from tilesim.cubin.sass import Instruction
 from tilesim.records import dataclass
 from tilesim.wording import ranges
@@ -194,12 +194,11 @@ Wait = (
 class Group:
     """Warps of a CTA, the same lanes of each, that stand at one place and wait for the same.
 
-    ``cta`` is the CTA's number in the grid, ``index`` its place. ``pc`` counts bytes from the
-    kernel's first instruction. Lanes of a warp that stand apart are in groups of their own.
+    ``pc`` counts bytes from the kernel's first instruction. Lanes of a warp that stand apart are
+    in groups of their own.
     """
 
-    cta: int
-    index: Triple
+    cta: Cta
     warps: tuple[int, ...]
     lanes: int
     pc: int

@@ -1,0 +1,205 @@
+"""What lies ahead of a warp in its control flow: arrivals, copies, barriers, stores.
+
+An instruction lies ahead if it can be reached from where the warp stands, and its address is known
+as far as the values of its registers are (`tilesim.cubin.value_sets`): as a set that holds at least
+those that it can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from tilesim.autopsy.core_dump import Cta
+from tilesim.autopsy.standing import SHARED_BITS, Launch
+from tilesim.autopsy.waits import Group
+from tilesim.cubin.operands import Immediate, Register, mbarrier_operand, parse
+from tilesim.cubin.sass import Instruction
+from tilesim.cubin.value_sets import ValueSets
+
+Kind = Literal[
+    "arrival", "bytes", "named", "bar.arrive", "cluster", "registers", "columns", "shared store",
+    "global store",
+]  # fmt: skip
+
+#: the widest store, in bytes
+MOST_STORED = 16
+_SHARED_MASK = (1 << SHARED_BITS) - 1
+
+
+class Names(NamedTuple):
+    """What is waited for: an address in the shared memory of ``owner``, of some bytes; or the
+    number of one of its named barriers."""
+
+    owner: Cta
+    address: int
+    width: int = 8
+
+
+class Ahead:
+    """What lies ahead of the groups of a launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._reached: dict[int, frozenset[int]] = {}
+        self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
+        self._addresses: dict[int, Collection[int] | None] = {}
+
+    @cached_property
+    def _kinds(self) -> dict[Kind, tuple[Instruction, ...]]:
+        found: dict[Kind, list[Instruction]] = {}
+        for one in self.launch.function.code.values():
+            for kind in _kinds(one):
+                found.setdefault(kind, []).append(one)
+        return {kind: tuple(alike) for kind, alike in found.items()}
+
+    def any_of(self, group: Group, kind: Kind) -> bool:
+        """Whether an instruction of a kind lies ahead of a group."""
+        return bool(self._ahead(group.pc, kind))
+
+    def reaches(self, group: Group, one: Instruction) -> bool:
+        """Whether an instruction lies ahead of a group."""
+        return one.pc in self._from(group.pc)
+
+    def anywhere(self, kind: Kind, number: int) -> bool:
+        """Whether the kernel has an instruction of a kind that may name a named barrier."""
+        return any(self._number(one) in (number, None) for one in self._kinds.get(kind, ()))
+
+    def initialised(self, address: int) -> tuple[Instruction, ...]:
+        """The instructions that initialise the mbarrier at an address, as far as it is known."""
+        return tuple(
+            one
+            for one in self.launch.function.code.values()
+            if one.base == "SYNCS" and "EXCH" in one.modifiers
+            and (known := self._address(one)) is not None
+            and address in {place & _SHARED_MASK for place in known}
+        )  # fmt: skip
+
+    def of(
+        self, group: Group, kind: Kind, names: Names | None
+    ) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
+        """The instructions of a kind ahead of a group that name what is waited for, as far as it is
+        known what they name; and those of which that is not known."""
+        ahead = self._ahead(group.pc, kind)
+        if names is None:
+            sure = kind in ("registers", "columns", "cluster")
+            return (ahead, ()) if sure else ((), ahead)
+        certain: list[Instruction] = []
+        possible: list[Instruction] = []
+        for one in ahead:
+            named = self._names(one, kind, group.cta, names)
+            if named is None:
+                possible.append(one)
+            elif named:
+                certain.append(one)
+        return tuple(certain), tuple(possible)
+
+    def _ahead(self, pc: int, kind: Kind) -> tuple[Instruction, ...]:
+        key = pc, kind
+        if key not in self._of:
+            reached = self._from(pc)
+            self._of[key] = tuple(i for i in self._kinds.get(kind, ()) if i.pc in reached)
+        return self._of[key]
+
+    def _from(self, pc: int) -> frozenset[int]:
+        if pc not in self._reached:
+            self._reached[pc] = self.launch.function.reached([pc])
+        return self._reached[pc]
+
+    def _names(self, one: Instruction, kind: Kind, cta: Cta, names: Names) -> bool | None:
+        """Whether an instruction of a CTA names what is waited for; None: that is not known."""
+        if kind in ("named", "bar.arrive"):
+            number = self._number(one)
+            return None if number is None else number == names.address
+        far = _reaches_peers(one)
+        if cta is not names.owner and not far:
+            return False
+        known = self._address(one)
+        if known is None:
+            return None
+        found = [place for place in known if self._hits(place & _SHARED_MASK, one, names)]
+        if not found:
+            return False
+        if "MULTICAST" in one.modifiers:  # the same place in CTAs that a mask names
+            return True if cta is names.owner else None
+        own = any(place >> SHARED_BITS == 0 for place in found)
+        if cta is names.owner:
+            return True if own else None
+        return None if any(place >> SHARED_BITS for place in found) else False
+
+    def _hits(self, place: int, one: Instruction, names: Names) -> bool:
+        if mbarrier_operand(one) is not None:
+            return place == names.address
+        return names.address - MOST_STORED < place < names.address + names.width
+
+    def _address(self, one: Instruction) -> Collection[int] | None:
+        if one.pc not in self._addresses:
+            self._addresses[one.pc] = self._values.address(one.pc)
+        return self._addresses[one.pc]
+
+    @cached_property
+    def _values(self) -> ValueSets:
+        return ValueSets(self.launch.function, self._known)
+
+    def _known(self, name: str, pc: int) -> Collection[int] | None:
+        """What is known of the launch: addresses count from a CTA's own shared memory."""
+        if name == "SR_CgaCtaId":
+            return (0,)
+        if name.startswith("c[0x0]["):
+            value = self.launch.constant(int(name[7:-1], 0))
+            return None if value is None else (value,)
+        return None
+
+    def _number(self, one: Instruction) -> int | None:
+        """The number of a named barrier; None if a register has it and is not known."""
+        first = parse(one.operands[0]) if one.operands else None
+        if isinstance(first, Immediate):
+            return first.value
+        if isinstance(first, Register):
+            known = self._values.value(first.name, one.pc)
+            numbers = {value & 0xF for value in known} if known is not None else set()
+            return numbers.pop() if len(numbers) == 1 else None
+        return None
+
+
+def _kinds(one: Instruction) -> tuple[Kind, ...]:
+    """What kinds an instruction is of."""
+    modifiers = one.modifiers
+    match one.base:
+        case "SYNCS" if "ARRIVE" in modifiers:
+            if "A0TX" in modifiers:
+                return ("bytes",)
+            # A0TR, A0T1: more is expected, nothing arrives
+            return () if {"A0TR", "A0T1"} & {*modifiers} else ("arrival",)
+        case "ARRIVES" | "UTCBAR":
+            return ("arrival",)
+        case "UTMALDG" | "STAS" | "REDAS" | "UGETNEXTWORKID":
+            return ("bytes",)
+        case "UBLKCP" if modifiers[:1] == ("S",):
+            return ("bytes",)
+        case "BAR":
+            return ("named", "bar.arrive") if "ARV" in modifiers else ("named",)
+        case "UCGABAR_ARV":
+            return ("cluster",)
+        case "USETMAXREG" if "DEALLOC" in modifiers:
+            return ("registers",)
+        case "UTCATOMSWS" if "AND" in modifiers:
+            return ("columns",)
+        case "STS" | "ATOMS" | "STSM" | "REDS":
+            return ("shared store",)
+        case "STG" | "REDG" | "ATOMG" | "UBLKRED" | "UTMASTG" | "UTMAREDG":
+            return ("global store",)
+        case "ST" | "RED" | "ATOM":
+            return ("shared store", "global store")
+        case "UBLKCP":
+            return ("global store",)
+        case _:
+            return ()
+
+
+def _reaches_peers(one: Instruction) -> bool:
+    """Whether an instruction can name the shared memory of another CTA of the cluster."""
+    if one.base == "SYNCS":
+        return "RED" in one.modifiers
+    return one.base not in ("ARRIVES", "STS", "ATOMS", "STSM", "REDS")
