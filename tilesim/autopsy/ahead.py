@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.standing import SHARED_BITS, Launch
 from tilesim.autopsy.waits import Group
-from tilesim.cubin.operands import Immediate, Register, mbarrier_operand, parse
+from tilesim.cubin.operands import Immediate, mbarrier_operand, parse
 from tilesim.cubin.sass import Instruction
-from tilesim.cubin.value_sets import ValueSets
 
 Kind = Literal[
     "arrival", "bytes", "named", "bar.arrive", "cluster", "registers", "columns", "shared store",
@@ -44,7 +43,6 @@ class Ahead:
         self.launch = launch
         self._reached: dict[int, frozenset[int]] = {}
         self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
-        self._addresses: dict[int, Collection[int] | None] = {}
 
     @cached_property
     def _kinds(self) -> dict[Kind, tuple[Instruction, ...]]:
@@ -134,21 +132,7 @@ class Ahead:
         return names.address - MOST_STORED < place < names.address + names.width
 
     def _address(self, one: Instruction) -> Collection[int] | None:
-        if one.pc not in self._addresses:
-            self._addresses[one.pc] = self._values.address(one.pc)
-        return self._addresses[one.pc]
-
-    @cached_property
-    def _values(self) -> ValueSets:
-        return ValueSets(self.launch.function, self._known)
-
-    def _known(self, name: str, pc: int) -> Collection[int] | None:
-        """What is known of the launch: addresses count from a CTA's own shared memory."""
-        if name == "SR_CgaCtaId":
-            return (0,)
-        if name.startswith("c[0x0]["):
-            value = self.launch.constant(int(name[7:-1], 0))
-            return None if value is None else (value,)
+        """The addresses that an instruction can name; None if they are not known."""
         return None
 
     def _number(self, one: Instruction) -> int | None:
@@ -156,10 +140,6 @@ class Ahead:
         first = parse(one.operands[0]) if one.operands else None
         if isinstance(first, Immediate):
             return first.value
-        if isinstance(first, Register):
-            known = self._values.value(first.name, one.pc)
-            numbers = {value & 0xF for value in known} if known is not None else set()
-            return numbers.pop() if len(numbers) == 1 else None
         return None
 
 

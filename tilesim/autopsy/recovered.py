@@ -7,23 +7,16 @@ computed again, if all that it was made of is known: other registers, the launch
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from operator import and_, or_
 
-from tilesim.autopsy.core_dump import Warp
+from tilesim.autopsy.core_dump import Cta, Warp
+from tilesim.cubin.arithmetic import computed, number, reads, source
 from tilesim.cubin.operands import written
-from tilesim.cubin.sass import Function, Instruction
+from tilesim.cubin.sass import Function
 
-#: places between an instruction and the one at which lanes stand, at most; depth of what is
-#: computed again
+#: places between an instruction and the one at which lanes stand, at most
 MOST_BETWEEN = 256
+#: instructions that are computed again, one for another, at most
 MOST_DEPTH = 8
-
-_MASK = 0xFFFFFFFF
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b, "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b, "GE": lambda a, b: a >= b,
-}  # fmt: skip
 
 
 def between(
@@ -38,13 +31,12 @@ def between(
     left = [end]
     while left:
         for place in function.predecessors[left.pop()]:
-            if place in (start, *found) or (within is not None and place not in within):
+            if place == start or place in found or (within is not None and place not in within):
                 continue
             if not function.predecessors[place] or len(found) > MOST_BETWEEN:
                 return None
             found.add(place)
             left.append(place)
-    # an end that comes back to itself is executed before itself
     return frozenset(found)
 
 
@@ -52,157 +44,94 @@ class Recovered:
     """Registers of a lane that stands at a place; ``constant`` has the words of constant bank 0."""
 
     def __init__(
-        self, function: Function, warp: Warp, lane: int, pc: int,
+        self, function: Function, cta: Cta, warp: Warp, lane: int, pc: int,
         constant: Callable[[int], int | None],
     ) -> None:  # fmt: skip
         self.function = function
+        self.cta = cta
         self.warp = warp
         self.lane = lane
         self.pc = pc
         self.constant = constant
+        self._known: dict[tuple[str, int], int | None] = {}
 
     def now(self, register: str) -> int | None:
         """A register, or a predicate as 0 or 1, as it is in the dump."""
-        if register in ("RZ", "URZ"):
-            return 0
-        if register in ("PT", "UPT"):
-            return 1
         kind = register.rstrip("0123456789")
         if kind not in ("R", "UR", "P", "UP") or kind == register:
             return None
-        number = int(register[len(kind) :])
+        at = int(register[len(kind) :])
         if kind == "R":
-            return self.warp.register(self.lane, number)
+            return self.warp.register(self.lane, at)
         if kind == "UR":
-            return self.warp.uniform_register(number)
+            return self.warp.uniform_register(at)
         flags = self.warp.predicates(self.lane) if kind == "P" else self.warp.uniform_predicates()
-        return None if flags is None or number >= len(flags) else int(flags[number])
+        return None if flags is None or at >= len(flags) else int(flags[at])
 
-    def value(self, operand: str, at: int, depth: int = 0) -> int | None:
-        """An operand before the instruction at ``at`` was executed last, as 32 bits."""
-        if operand.startswith("!"):
-            plain = self.value(operand[1:], at, depth)
-            return None if plain is None else 1 - plain
-        number = _number(operand)
-        if number is not None:
-            return number & _MASK
-        if operand.startswith("c[0x0]["):
-            return self._constant(operand)
-        sign = -1 if operand.startswith("-") else 1
-        register = operand.lstrip("-")
-        if register in ("RZ", "URZ", "PT", "UPT"):
-            return self.now(register)
+    def operand(self, text: str, at: int, depth: int = 0) -> int | None:
+        """An operand, before the instruction at ``at`` was executed last; as 32 bits."""
+        term = source(text)
+        if term is None:
+            return None
+        values = {name: self.value(name, at, depth) for name in reads(term)}
+        known = {name: value for name, value in values.items() if value is not None}
+        return number(term, known) if len(known) == len(values) else None
+
+    def value(self, name: str, at: int, depth: int = 0) -> int | None:
+        """A register, a special register or a word of a constant bank at that place."""
+        if name.startswith("c[0x0]["):
+            return self.constant(int(name[7:-1], 16))
+        if name.startswith("SR_"):
+            return self._special(name)
+        if (name, at) not in self._known:
+            self._known[name, at] = None  # if it depends on itself
+            self._known[name, at] = self._find(name, at, depth)
+        return self._known[name, at]
+
+    def _special(self, name: str) -> int | None:
+        axis = "XYZ".find(name[-1])
+        if name == "SR_CgaCtaId":
+            return self.cta.rank
+        if name.startswith("SR_CTAID.") and axis >= 0:
+            return self.cta.index[axis]
+        if name.startswith("SR_TID.") and axis >= 0:
+            return next(one.thread[axis] for one in self.warp.lanes if one.number == self.lane)
+        return self.lane if name == "SR_LANEID" else None
+
+    def _find(self, register: str, at: int, depth: int) -> int | None:
         since = frozenset[int]() if at == self.pc else between(self.function, at, self.pc)
         if since is None or depth > MOST_DEPTH:
             return None
         done = since if at == self.pc else since | {at}
         if not any(register in written(self.function.code[place]) for place in done):
-            found = self.now(register)
-        else:
-            found = self._again(register, at, since, depth)
-        return None if found is None else sign * found & _MASK
+            return self.now(register)
+        place = self._source(register, at)
+        if place is None or place in done:
+            return None
+        one = self.function.code[place]
+        if one.guard and self.operand(one.guard, place, depth + 1) != 1:
+            return None
+        term = computed(one, register)
+        if term is None:
+            return None
+        values = {name: self.value(name, place, depth + 1) for name in reads(term)}
+        known = {name: value for name, value in values.items() if value is not None}
+        return number(term, known) if len(known) == len(values) else None
 
-    def _again(self, register: str, at: int, since: frozenset[int], depth: int) -> int | None:
-        """A register from the one instruction that has written it before ``at``."""
-        sources: set[int] = set()
-        seen: set[int] = set()
+    def _source(self, register: str, at: int) -> int | None:
+        """The one instruction that has written a register before it is read at a place."""
+        found, seen = set[int](), set[int]()
         left = [at]
         while left:
-            place = left.pop()
-            before = self.function.predecessors[place]
+            before = self.function.predecessors[left.pop()]
             if not before or len(seen) > MOST_BETWEEN:
                 return None
-            for other in before:
-                if other in seen:
+            for place in before:
+                if place in seen:
                     continue
-                seen.add(other)
-                if register in written(self.function.code[other]):
-                    sources.add(other)
+                seen.add(place)
+                if register in written(self.function.code[place]):
+                    found.add(place)
                 else:
-                    left.append(other)
-        if len(sources) != 1:
-            return None
-        one = self.function.code[sources.pop()]
-        if one.pc in since or one.pc == at:
-            return None
-        if one.guard and self.value(one.guard, one.pc, depth + 1) != 1:
-            return None
-        return self._result(one, register, depth + 1)
-
-    def _result(self, one: Instruction, register: str, depth: int) -> int | None:
-        """What an instruction writes, of the few whose meaning is known here."""
-
-        def of(operand: str) -> int | None:
-            return self.value(operand, one.pc, depth)
-
-        operands, name = one.operands, one.base.removeprefix("U")
-        if name in ("LDC", "LDCU") and register in written(one)[:2]:
-            offset = 0 if register == operands[0] else 4
-            return self._constant(operands[1], offset)
-        if register != operands[0]:
-            return None
-        if name in ("MOV", "R2UR") and len(operands) == 2:
-            return of(operands[1])
-        if one.opcode in ("IMAD.MOV.U32", "IMAD.MOV"):
-            return of(operands[3])
-        if name == "S2R" and operands[1].startswith("SR_TID."):
-            thread = next(one.thread for one in self.warp.lanes if one.number == self.lane)
-            axis = "XYZ".find(operands[1][-1])
-            return thread[axis] if axis >= 0 else None
-        if name == "ISETP" and operands[1] == "PT":
-            return self._compared(one, of)
-        values = [of(operand) for operand in operands[1:4]]
-        if any(value is None for value in values):
-            return None
-        known = [value for value in values if value is not None]
-        if name == "LOP3" and one.opcode.endswith("LOP3.LUT") and len(operands) > 4:
-            table = _number(operands[4])
-            return None if table is None or len(known) != 3 else _bits(table, *known)
-        if name == "SHF" and len(known) == 3 and known[1] < 32:
-            if one.opcode.startswith(("SHF.L.U32", "USHF.L.U32")) and ".HI" not in one.opcode:
-                return known[0] << known[1] & _MASK
-            if one.opcode in ("SHF.R.U32.HI", "USHF.R.U32.HI") and not known[0]:
-                return known[2] >> known[1]
-            if one.opcode in ("SHF.R.U32", "USHF.R.U32") and not known[2]:
-                return known[0] >> known[1]
-        if one.opcode in ("IADD3", "UIADD3", "VIADD", "IMAD.IADD") and "P" not in operands[1]:
-            if one.opcode == "IMAD.IADD":
-                return known[0] * known[1] + known[2] & _MASK
-            return sum(known) & _MASK
-        return None
-
-    def _compared(self, one: Instruction, of: Callable[[str], int | None]) -> int | None:
-        """What ``ISETP.NE.AND P0, PT, R6, RZ, PT`` finds."""
-        _, how, *rest = one.opcode.split(".")
-        if [*rest][-1:] != ["AND"] or "EX" in rest or one.operands[4:] != ("PT",):
-            return None
-        left, right = of(one.operands[2]), of(one.operands[3])
-        if left is None or right is None or how not in _COMPARE:
-            return None
-        if "U32" not in rest:
-            left, right = (value - (value >> 31 << 32) for value in (left, right))
-        return int(_COMPARE[how](left, right))
-
-    def _constant(self, operand: str, more: int = 0) -> int | None:
-        """A word of constant bank 0: ``c[0x0][0x210]``."""
-        text = operand.removeprefix("c[0x0][").removesuffix("]")
-        offset = _number(text)
-        return None if offset is None else self.constant(offset + more)
-
-
-def _number(text: str) -> int | None:
-    """``0x1f``, ``-0x1``, ``3`` as a number; None for anything else."""
-    try:
-        return int(text, 0)
-    except ValueError:
-        return None
-
-
-def _bits(table: int, a: int, b: int, c: int) -> int:
-    """A function of three bits, bit by bit: ``table`` has its values, ``a`` is the highest."""
-    terms = [
-        reduce(and_, (w if n >> k & 1 else ~w for w, k in ((a, 2), (b, 1), (c, 0))))
-        for n in range(8)
-        if table >> n & 1
-    ]
-    return reduce(or_, terms, 0) & _MASK
+                    left.append(place)
+        return found.pop() if len(found) == 1 else None

@@ -206,7 +206,7 @@ class _Standing:
         self.pc = pc
         self.here = here
         self.one = launch.function.code.get(pc)
-        self.registers = Recovered(launch.function, warp, lane, pc, launch.constant)
+        self.registers = Recovered(launch.function, cta, warp, lane, pc, launch.constant)
 
     def wait(self) -> Wait:
         """What it waits for."""
@@ -227,7 +227,7 @@ class _Standing:
     def _at(self, one: Instruction) -> Wait | None:
         """What it waits for if it stands at an instruction that waits."""
         loop = self.launch.loops.get(self.pc)
-        guard = 1 if not one.guard else self.registers.value(one.guard, self.pc)
+        guard = 1 if not one.guard else self.registers.operand(one.guard, self.pc)
         if guard == 0:
             return None
         sure = guard == 1
@@ -256,7 +256,7 @@ class _Standing:
         elif "ALL" in one.modifiers or not one.operands:
             mask = there
         else:
-            mask = self.registers.value(one.operands[0], self.pc)
+            mask = self.registers.operand(one.operands[0], self.pc)
             where += f", {one.operands[0]} has the lanes {_lanes(mask)}"
         if mask is None:
             return WarpWait(one, False, f"{where}, the mask of which is not known", None, None)
@@ -266,7 +266,7 @@ class _Standing:
     def _named(self, one: Instruction, sure: bool, where: str, *, issued: bool) -> NamedBarrierWait:
         """Waits for a named barrier: ``BAR.SYNC.DEFER_BLOCKING 0x3, 0x60`` or ``R3, R3``."""
         operands = [o for o in one.operands if not o.lstrip("!").startswith(("P", "UP"))]
-        known = [self.registers.value(operand, one.pc) for operand in operands]
+        known = [self.registers.operand(operand, one.pc) for operand in operands]
         number: int | None
         threads: int | None
         number = known[0] if known else None
@@ -318,7 +318,7 @@ class _Standing:
         ask = self.launch.awaited(self.pc)
         if ask is None or self.one is None:
             return None
-        guard = 1 if not ask.guard else self.registers.value(ask.guard, ask.pc)
+        guard = 1 if not ask.guard else self.registers.operand(ask.guard, ask.pc)
         if guard == 0:
             return None
         behind = self.launch.behind(self.pc)
@@ -384,6 +384,8 @@ class _Standing:
 
     def _register(self, name: str, ask: Instruction, stale: frozenset[str] | None) -> int | None:
         """A register as it was for a question."""
+        if name in ("RZ", "URZ"):
+            return 0
         if stale is not None and name not in stale:
             return self.registers.now(name)
         return self.registers.value(name, ask.pc)
@@ -408,7 +410,7 @@ class _Standing:
         barriers, always = self.launch.behind(self.pc)
         possible: list[Instruction] = []
         for one in barriers:
-            guard = 1 if not one.guard else self.registers.value(one.guard, one.pc)
+            guard = 1 if not one.guard else self.registers.operand(one.guard, one.pc)
             if guard != 0:
                 possible.append(one)
             if guard == 1 and always:

@@ -284,3 +284,36 @@ def mbarrier_operand(instruction: Instruction) -> MbarrierOperand | None:
     if base in ("STAS", "REDAS") and len(names) == 1:
         return MbarrierOperand(following(names[0], 2)[1:], 0, "complete")
     return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(opcode: str, guard: str, operands: tuple[str, ...]) -> frozenset[str]:
+    results = {*_written(opcode, operands), "RZ", "URZ", "PT", "UPT"}
+    found = {guard.lstrip("!")} if guard else set()
+    written_none = opcode.partition(".")[0] in _WRITE_NOTHING
+    register = begun = False  # a register was a result already; the results are over
+    for text in operands:
+        one = parse(text)
+        if isinstance(one, Register):
+            predicate = "P" in one.name
+            begun |= bool(one.sign) or one.name not in results or (register and not predicate)
+            register |= not predicate
+            if begun or written_none:
+                found |= {one.name, *(following(one.name, 2) if one.part == "64" else ())}
+            continue
+        begun = True
+        if isinstance(one, Constant) and one.register:
+            found.add(one.register)
+        elif isinstance(one, Memory):
+            found |= {name for name, _ in one.registers}
+            if one.wide and one.registers:
+                found |= {*following(one.registers[0][0], 2)}
+            if text.startswith("desc["):
+                found |= {*following(text[5 : text.index("]")], 2)}
+    return frozenset(found - {"RZ", "URZ", "PT", "UPT"})
+
+
+def read(instruction: Instruction) -> frozenset[str]:
+    """The registers and predicates that an instruction reads, its guard included: those that its
+    operands name, of a value wider than 32 bits that is no address the first one only."""
+    return _read(instruction.opcode, instruction.guard, instruction.operands)
