@@ -35,6 +35,25 @@ def read(name: str) -> Term:
     return Term("read", name=name)
 
 
+def _sum_of(*parts: Term) -> Term:
+    """The sum of terms, without sums in it; numbers are added up and stand last."""
+    flat = [one for part in parts for one in (part.of if part.op == "add" else (part,))]
+    total = constant(sum(one.number for one in flat if one.op == "constant"))
+    rest = tuple(one for one in flat if one.op != "constant")
+    if not rest:
+        return total
+    if total.number:
+        return Term("add", (*rest, total))
+    return rest[0] if len(rest) == 1 else Term("add", rest)
+
+
+def _product_of(one: Term, other: Term) -> Term:
+    for a, b in ((one, other), (other, one)):
+        if a.op == "constant" and a.number in (0, 1):
+            return b if a.number else a
+    return Term("mul", (one, other))
+
+
 def _signed(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value
 
@@ -257,7 +276,9 @@ def source(text: str) -> Term | None:
 def _with_sign(term: Term, sign: str) -> Term:
     match sign:
         case "-":
-            return Term("add", (Term("not", (term,)), constant(1)))
+            return (
+                constant(0) if term == constant(0) else _sum_of(Term("not", (term,)), constant(1))
+            )
         case "~":
             return Term("not", (term,))
         case "|":
@@ -362,7 +383,7 @@ def _add(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term
     found = _sources(values)
     if "X" in modifiers or found is None or _register_of(written) != register:
         return None
-    return Term("add", tuple(found)) if len(found) > 1 else None
+    return _sum_of(*found) if len(found) > 1 else None
 
 
 def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
@@ -387,7 +408,7 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
             return Term(signed, (a, b, c, high))
     if register != first:
         return None
-    return Term("add", (Term("mul", (a, b)), c))
+    return _sum_of(_product_of(a, b), c)
 
 
 def _load_effective(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
@@ -398,10 +419,10 @@ def _load_effective(modifiers: Modifiers, operands: tuple[str, ...], register: s
     if "HI" in modifiers:  # the high half of the pair (c, a), shifted
         if len(found) != 4 or found[3].op != "constant" or found[2] != constant(0):
             return None
-        return Term("add", (Term("shr", (found[0], constant(32 - found[3].number))), found[1]))
+        return _sum_of(Term("shr", (found[0], constant(32 - found[3].number))), found[1])
     if len(found) < 3 or found[-1].op != "constant":
         return None
-    return Term("add", (Term("shl", (found[0], found[-1])), found[1]))
+    return _sum_of(Term("shl", (found[0], found[-1])), found[1])
 
 
 def _funnel(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
@@ -488,7 +509,7 @@ def _add_least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -
     if found is None:
         return None
     sign = "" if "U32" in modifiers else "_signed"
-    two = Term("add", tuple(found[:2])), found[2]
+    two = _sum_of(*found[:2]), found[2]
     return Term("select", (found[3], Term("min" + sign, two), Term("max" + sign, two)))
 
 
