@@ -10,18 +10,21 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from tilesim.autopsy.trigger import DEFAULT_FLAGS
 from tilesim.records import dataclass
 
-#: what leaves a dump small; shared memory has the barriers and is kept
-SMALL = "skip_nonrelocated_elf_images,skip_global_memory,skip_local_memory,skip_abort"
+#: what is left out of a dump, as `tilesim watch` does
+SMALL = DEFAULT_FLAGS
 #: the line by which a program says that its kernels are under way
 LAUNCHED = "launched"
 _POLL = 0.02
+#: seconds in which a dump that is being written grows
+_STILL = 3.0
 
 
 class Undead(Exception):
@@ -99,23 +102,34 @@ def _watched(
 ) -> tuple[str, float]:
     """Whether it hung (otherwise it has ended, or did not launch), and what the dump took."""
 
-    def until(seconds: float, launched: bool = False) -> bool:
-        """Whether it has ended after so long; or until it has launched."""
+    def until(seconds: float, there: Callable[[], bool] = lambda: False) -> bool:
+        """Whether it has ended after so long, or by the time that something is there."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if process.poll() is not None:
-                return True
-            if launched and LAUNCHED in output.read_text(errors="replace"):
-                return False
+        while process.poll() is None and time.monotonic() < end and not there():
             time.sleep(_POLL)
         return process.poll() is not None
 
-    if until(limits.start, launched=True) or until(limits.hang):
+    if until(limits.start, lambda: LAUNCHED in output.read_text(errors="replace")):
+        return "ended", 0.0
+    if until(limits.hang):
         return "ended", 0.0
     started = time.monotonic()
     if _trigger(folder / "pipe", limits.dump):
-        until(limits.dump - (time.monotonic() - started))
+        until(limits.dump - (time.monotonic() - started), _Whole(folder / "core.nvcudmp"))
     return "hung", time.monotonic() - started
+
+
+class _Whole:
+    """Whether a dump has not grown for a while. A process that ends after its dump is faster."""
+
+    def __init__(self, dump: Path) -> None:
+        self._dump, self._size, self._since = dump, 0, time.monotonic()
+
+    def __call__(self) -> bool:
+        size = self._dump.stat().st_size if self._dump.exists() else 0
+        if size != self._size:
+            self._size, self._since = size, time.monotonic()
+        return size > 0 and time.monotonic() - self._since > _STILL
 
 
 def _trigger(pipe: Path, seconds: float) -> bool:

@@ -22,7 +22,7 @@ KERNEL __launch_bounds__(160) persistent(const float *x, float *y, int tiles) {
     const int end = (tiles + 3) / 4 * 4;  // @culprit
 #endif
     for (int tile = blockIdx.x; tile < end; tile += gridDim.x, i++) {  // @culprit
-      spin(full + i % 2, i / 2 & 1);  // @culprit @read
+      spin(full + i % 2, i / 2 & 1);  // @read
       y[tile * 128 + t] = buf[i % 2][t] + buf[i % 2][t + 128];
       __syncwarp();
       if (lane == 0) arrive(empty + i % 2);

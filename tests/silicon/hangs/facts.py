@@ -1,0 +1,109 @@
+"""What an autopsy states of a dump, as data: ``python -m tests.silicon.hangs.facts DUMP [PTX]``.
+
+It is a process of its own, so that it can be given a limit of time and memory; it prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.silicon.hangs.answer import On, lines_of
+from tilesim.autopsy import text
+from tilesim.autopsy.core_dump import Cta
+from tilesim.autopsy.mbarrier_word import decode
+from tilesim.autopsy.pipeline import Autopsy, Launched, autopsy
+from tilesim.autopsy.waits import (
+    AsyncGroupWait,
+    ClusterBarrierWait,
+    GridDependencyWait,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    RegisterPoolWait,
+    Sleep,
+    Trap,
+    Wait,
+    WarpWait,
+)
+
+_ON: tuple[tuple[type, On], ...] = (
+    (MbarrierWait, "mbarrier"), (NamedBarrierWait, "named barrier"),
+    (ClusterBarrierWait, "cluster barrier"), (WarpWait, "lanes"), (Poll, "word"),
+    (Sleep, "sleep"), (RegisterPoolWait, "registers"), (GridDependencyWait, "earlier kernel"),
+    (AsyncGroupWait, "operations"), (Trap, "exception"),
+)  # fmt: skip
+
+
+def facts(found: Autopsy) -> dict[str, Any]:
+    """What it states, without the texts."""
+    return {
+        "launches": [
+            {"kernel": one.name, "state": one.state, "ctas": len(one.ctas), "total": one.total}
+            for one in found.launches
+        ],
+        "stands": [stand for one in found.launches for stand in _stands(one)],
+        **_checked(found),
+    }
+
+
+def _checked(found: Autopsy) -> dict[str, Any]:
+    """What was found with the PTX; nothing is known without."""
+    return {"verdict": "", "rules": [], "culprits": []}
+
+
+def _stands(launch: Launched) -> Iterator[dict[str, Any]]:
+    for entry in launch.entries:
+        for group in entry.groups:
+            wait = group.wait
+            where = wait.instruction
+            yield {
+                "kernel": launch.name,
+                "cta": group.cta.number,
+                "warps": group.warps,
+                "lanes": group.lanes,
+                "on": on(wait),
+                "certain": wait.certain,
+                "passing": entry.passing,
+                "lines": sorted(lines_of(where.lines)) if where is not None else [],
+                **_of(wait, group.cta, launch.device.arch),
+            }
+
+
+def on(wait: Wait) -> On:
+    """What it waits for, as answers spell it."""
+    return next((name for kind, name in _ON if isinstance(wait, kind)), "runs")
+
+
+def _of(wait: Wait, cta: Cta, arch: tuple[int, int]) -> dict[str, Any]:
+    """What is stated of the barrier."""
+    if isinstance(wait, NamedBarrierWait):
+        return {"id": wait.id, "threads": wait.threads}
+    if not isinstance(wait, MbarrierWait) or wait.address is None:
+        return {}
+    stated: dict[str, Any] = {"address": wait.address, "parity": wait.parity}
+    shared, at = cta.shared, wait.address
+    if wait.rank is None and shared is not None and at + 8 <= len(shared):
+        state = decode(int.from_bytes(shared[at : at + 8], "little"), arch)
+        if state is not None:
+            stated["phase"] = state.parity
+            stated["barrier"] = [state.pending, state.expected, state.tx]
+    return stated
+
+
+def main(arguments: list[str]) -> None:
+    """Prints what is stated of a dump, and how long that took."""
+    dump, *ptx = map(Path, arguments)
+    start = time.perf_counter()
+    found = autopsy(dump, *ptx)
+    shown = text.render(found)
+    seconds = time.perf_counter() - start
+    print(json.dumps({**facts(found), "text": shown, "seconds": round(seconds, 3)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
