@@ -151,5 +151,3 @@ def _wrong(
 
 def _is_part(stand: Stated) -> bool:
     return bool(stand["lanes"] != _ALL)
-
-

@@ -225,4 +225,3 @@ def _id(participant: Participant) -> int | None:
 def named_by(finding: Finding) -> frozenset[str]:
     """The lines that a finding says are to be changed: its culprits', else its participants'."""
     return lines_of(p.loc for p in (finding.culprits or finding.participants))
-

@@ -1,0 +1,87 @@
+"""Hangs kernels on a GPU, and scores what autopsies say of their dumps.
+
+``python -m tests.silicon.hangs --out FOLDER`` needs nvcc and a Hopper GPU; with ``--no-gpu`` an
+imitation of the driver makes the dumps. The folder gets results.jsonl (a line as each comes),
+results.json, table.md, reports.txt (what was said of each dump) and dumps.tar (scrubbed ones).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+
+import click
+
+from tests.silicon.hangs import emitted
+from tests.silicon.hangs.campaign import TAIL, Campaign, imitation, launcher
+from tests.silicon.hangs.hang import Limits
+from tests.silicon.hangs.table import page, totals
+from tests.silicon.hangs.task import Task, copied_tasks, own_tasks
+from tests.silicon.hangs.triton_task import TASKS
+from tilesim.version import __version__
+
+
+def _gpu() -> dict[str, str]:
+    """The GPU, its driver and the compiler, as far as they are there."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    found = {"gpu": "none", "driver": ""}
+    try:
+        shown = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
+        name, _, driver = shown.strip().splitlines()[0].partition(", ")
+        found = {"gpu": name, "driver": driver}
+    except (OSError, IndexError, subprocess.TimeoutExpired):
+        pass
+    shown = subprocess.run(["nvcc", "--version"], capture_output=True, text=True).stdout
+    release = shown.partition("release ")[2].partition(",")[0]
+    return {**found, "nvcc": release, "tilesim": __version__, "date": date.today().isoformat()}
+
+
+@click.command(help=__doc__)
+@click.option("--only", default="", help="Programs whose name has this in it.")
+@click.option("--jobs", default=4, show_default=True, help="Processes that compile and read.")
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+@click.option("--cases", type=click.Path(path_type=Path, exists=True), help="CUDA with launches.")
+@click.option("--seconds", default=520.0, show_default=True, help="For all of it.")
+@click.option("--hang", default=1.0, show_default=True, help="Seconds after which it hangs.")
+@click.option("--no-gpu", is_flag=True, help="An imitation of the driver makes the dumps.")
+@click.option("--no-triton", is_flag=True, help="Without Triton's kernels.")
+def main(
+    only: str, jobs: int, out: Path, cases: Path | None, seconds: float, hang: float, no_gpu: bool,
+    no_triton: bool,
+) -> None:  # fmt: skip
+    """Runs the campaign."""
+    started = time.monotonic()
+    folder = Path(mkdtemp(prefix="hangs-"))
+    campaign = Campaign(
+        out, folder, started + seconds - TAIL, imitation if no_gpu else launcher,
+        Limits(hang=hang), click.echo,
+    )  # fmt: skip
+    facts = _gpu()
+    try:
+        tasks: list[Task] = [*own_tasks(folder / "src" / "own")]
+        if cases is not None:
+            tasks += copied_tasks(cases, folder / "src" / "bugs")
+        tasks += emitted.tasks(folder / "src" / "emitted")
+        every = campaign.prepared([task for task in tasks if only in task.id], jobs)
+        click.echo(f"{len(every)} programs after {time.monotonic() - started:.0f} s")
+        with_triton = not no_triton and not no_gpu and find_spec("torch") is not None
+        triton = [task for task in TASKS if with_triton and only in task.id]
+        campaign.run(every, triton, jobs)
+    finally:
+        document = {**facts, "seconds": round(time.monotonic() - started), "rows": campaign.rows}
+        (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+        (out / "table.md").write_text(page(document))
+        campaign.keep()
+        campaign.clean()
+    click.echo(totals(document))
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
