@@ -25,6 +25,7 @@ from tests.silicon.hangs.answer import Answer
 from tests.silicon.hangs.hang import SMALL, Limits, Run, Undead, run
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.task import (
+    VARIANTS,
     NotCompiled,
     Task,
     Variant,
@@ -126,9 +127,9 @@ def starts(every: Iterable[Prepared]) -> Iterator[Start]:
     hanging = [one for one in fit if not one.task.ends and (one.answer or not one.task.derived)]
     own = [one for one in hanging if one.task.id.startswith("own/")]
     other = [one for one in hanging if one not in own]
-    for variant in ("lines", "plain"):
-        yield from (Start(one, variant) for one in own)  # type: ignore[arg-type]
-        yield from (Start(one, variant) for one in other)  # type: ignore[arg-type]
+    for variant in VARIANTS:
+        yield from (Start(one, variant) for one in own)
+        yield from (Start(one, variant) for one in other)
         if variant == "lines":
             yield from _flags(own)
 
@@ -243,7 +244,9 @@ class Campaign:
         if found.dump is None:
             self._row(row)
             return
-        reads = [((), "embedded" if start.variant == "lines" else "none")]
+        reads: list[tuple[tuple[str, ...], str]] = [
+            ((), "embedded" if start.variant == "lines" else "none")
+        ]
         if start.variant == "plain" and not start.name:
             reads.append(((str(one.folder / "kernel.ptx"),), "given"))
         for ptx, how in reads:

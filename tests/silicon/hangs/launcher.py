@@ -1,4 +1,4 @@
-"""Launches kernels on a GPU and waits for their end: ``python -m tests.silicon.hangs.launcher PLAN``.
+"""Launches kernels and waits for their end: ``python -m tests.silicon.hangs.launcher PLAN``.
 
 The plan is a JSON file: ``image``, a cubin or PTX, and ``launches``, launch descriptions (docs:
 launch descriptions of `tilesim check`). Parameters of one name are one buffer. Each launch has a
@@ -160,7 +160,7 @@ class Device:
         self._kept.append(room)
         start = -ctypes.addressof(room) % _ALIGN
         placed = (c_char * len(data)).from_buffer(room, start)
-        placed[:] = data  # type: ignore[assignment]
+        ctypes.memmove(placed, data, len(data))
         return placed
 
     def _bytes(self, parameter: Parameter) -> bytes:

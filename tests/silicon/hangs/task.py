@@ -17,7 +17,6 @@ from tilesim.findings.finding import Finding, Participant
 from tilesim.ptx.description import read as launch_of
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import PtxError
 from tilesim.records import dataclass
 
 #: seconds of one compilation, and of one check
@@ -29,6 +28,7 @@ _OTHER = ("fixed", "kernels")
 
 #: with line tables and PTX in the cubin, or with neither
 Variant = Literal["lines", "plain"]
+VARIANTS: tuple[Variant, ...] = ("lines", "plain")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def checked(ptx: str, launch: Mapping[str, Any]) -> Report:
     module = read(ptx, "kernel.ptx")
     entry = next((e for e in module.entries if e.name == launch["entry"]), None)
     if entry is None:
-        raise PtxError(f"there is no kernel {launch['entry']}")
+        raise NotCompiled(f"there is no kernel {launch['entry']}")
     return check(lower(module, entry, launch_of(dict(launch))), time_limit=_CHECK)
 
 

@@ -119,7 +119,9 @@ def _pipeline(name: str, fault: str, culprit: str) -> TritonTask:
 
 TASKS: tuple[TritonTask, ...] = (
     _pipeline("empty-count", "empty: count of two", "count=2 if FAULT"),
-    _pipeline("no-release", "multiplier: no release", "mbarrier.arrive(empty.index(slot), count=1)"),
+    _pipeline(
+        "no-release", "multiplier: no release", "mbarrier.arrive(empty.index(slot), count=1)"
+    ),
     _pipeline("more-bytes", "loader: more bytes expected", "2 * a.nbytes_per_cta"),
     _pipeline("loader-parity", "loader: other parity", "parity = parity ^ 1"),
     TritonTask(
