@@ -67,7 +67,8 @@ def main(
         tasks: list[Task] = [*own_tasks(folder / "src" / "own")]
         if cases is not None:
             tasks += copied_tasks(cases, folder / "src" / "bugs")
-        tasks += emitted.tasks(folder / "src" / "emitted")
+        if not only or only.startswith("emitted"):
+            tasks += emitted.tasks(folder / "src" / "emitted")
         every = campaign.prepared([task for task in tasks if only in task.id], jobs)
         click.echo(f"{len(every)} programs after {time.monotonic() - started:.0f} s")
         with_triton = not no_triton and not no_gpu and find_spec("torch") is not None

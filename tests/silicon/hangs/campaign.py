@@ -244,13 +244,11 @@ class Campaign:
         if found.dump is None:
             self._row(row)
             return
-        reads: list[tuple[tuple[str, ...], str]] = [
-            ((), "embedded" if start.variant == "lines" else "none")
-        ]
-        if start.variant == "plain" and not start.name:
-            reads.append(((str(one.folder / "kernel.ptx"),), "given"))
-        for ptx, how in reads:
-            readers.submit(self._read, {**row, "ptx": how}, found.dump, ptx, one.answer, os.environ)
+        ptx = str(one.folder / "kernel.ptx")
+        reads = {"embedded": ()} if start.variant == "lines" else {"none": (), "given": (ptx,)}
+        for how, given in reads.items():
+            own = {**row, "ptx": how}
+            readers.submit(self._read, own, found.dump, given, one.answer, os.environ)
         self._dumps.append((found.dump, start.id, one.kernels))
 
     def _triton(self, task: TritonTask, readers: ThreadPoolExecutor) -> None:
