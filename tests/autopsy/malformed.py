@@ -364,6 +364,11 @@ READ: dict[str, tuple[Make, Callable[[CoreDump], object], object]] = {
         lambda d: d.ctas[0].warps[0].register(0, 0),
         None,
     ),
+    "predicates of five bytes": (
+        lambda: with_section(".cudbg.pred", data=b"\0\1\0\0\1"),
+        lambda d: d.ctas[0].warps[0].predicates(0),
+        (True,),
+    ),
     "no SMs": (lambda: without(".cudbg.smtbl"), lambda d: d.ctas, ()),
     "no CTAs": (lambda: on_device(ctas=[]), lambda d: (d.ctas, len(d.grids)), ((), 1)),
     "no grids and no CTAs": (lambda: on_device(ctas=[], grids=[]), lambda d: d.grids, ()),

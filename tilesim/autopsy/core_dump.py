@@ -590,7 +590,10 @@ class CoreDump:
     def flags(self, number: int | None) -> tuple[bool, ...] | None:
         """The predicates in a section, a word each; None for none."""
         data = self.contents(number, 4 * LANES, "predicates")
-        return None if data is None else tuple(map(any, struct.iter_unpack("4B", data)))
+        if data is None:
+            return None
+        words = struct.iter_unpack("<I", data[: len(data) & ~3])
+        return tuple(bool(word) for (word,) in words)
 
     def rows(self, number: int | None, layout: _Layout, most: int, what: str) -> list[_Row]:
         """The rows of a table, none if it is not there; fields that its driver did not write are
