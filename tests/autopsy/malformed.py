@@ -227,6 +227,10 @@ REFUSED: dict[str, tuple[Make, str]] = {
         lambda: with_header(".cudbg.gridtbl", *_LINK, number(".cudbg.gridtbl")),
         "grid 1, which is not in it",
     ),
+    "a link whose low bits are a section": (
+        lambda: with_header(".cudbg.gridtbl", *_LINK, number(".cudbg.devtbl") + (1 << 24)),
+        "grid 1, which is not in it",
+    ),
     "a link behind all sections": (
         lambda: with_header(".cudbg.gridtbl", *_LINK, 0xFFFFFFFF),
         "grid 1, which is not in it",
@@ -436,8 +440,13 @@ READ: dict[str, tuple[Make, Callable[[CoreDump], object], object]] = {
         lambda: replace(
             small(), memory=[Memory(100, b"abcdef"), Memory(102, b"XY"), Memory(102, b"")]
         ).to_bytes(),
-        lambda d: (d.at(102, 2), d.at(102, 4), d.at(102, 5), d.at(102, 0)),
-        (b"cd", b"cdef", None, b""),
+        lambda d: (d.at(102, 2), d.at(102, 4), d.at(102, 5), d.at(102, 0), d.at(107, 1)),
+        (b"cd", b"cdef", None, b"", None),
+    ),
+    "66,000 sections": (
+        lambda: with_more(*[Section("", 99, b"")] * 66_000),
+        lambda d: (lanes(d), d.devices[0].name),
+        ([32] * 4, "NVIDIA H200"),
     ),
     "sections of other types": (
         lambda: with_more(*(Section("", n, bytes(8), n, n, 8) for n in range(24, 200))),

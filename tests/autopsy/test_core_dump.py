@@ -79,6 +79,17 @@ def test_the_clusters_of_ctas(tmp_path: Path) -> None:
     assert dump.absent(dump.grids[0]) == (1, 4)
 
 
+def test_ranks_in_a_cluster_of_three_dimensions(tmp_path: Path) -> None:
+    size = (4, 2, 2)
+    indices = [(x, y, z) for z in range(2) for y in range(2, 4) for x in range(4, 8)]
+    ctas = [running(index, sm=n, cluster_size=size) for n, index in enumerate(indices)]
+    grid = writer.Grid(1, ENTRY, (8, 4, 2), (64, 1, 1), cluster=size)
+    dump = dump_of(writer.Dump([writer.Device([grid], ctas)]), tmp_path)
+    by_index = {c.index: c for c in dump.ctas}
+    assert [by_index[index].rank for index in indices] == list(range(16))
+    assert {c.cluster for c in dump.ctas} == {(1, 1, 0)}
+
+
 def test_clusters_of_two_sizes_in_one_grid(tmp_path: Path) -> None:
     """A grid with a preferred cluster size has CTAs in clusters of that size and of its own."""
     grid = writer.Grid(1, ENTRY, (8, 1, 1), (64, 1, 1), cluster=(2, 1, 1), preferred=(4, 1, 1))
