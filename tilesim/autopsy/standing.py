@@ -9,7 +9,7 @@ waits for (``Warp.barrier``); that is used where it is there, and no dump that h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -53,12 +53,13 @@ _VARIABLE = frozenset({
 })  # fmt: skip
 
 
-class _Behind(NamedTuple):
-    """Named barriers that are at most four instructions before a place, the nearest first;
-    ``always``: each way to the place comes through one of them."""
+class _Way(NamedTuple):
+    """A way to a place: the named barriers on it that a warp may have issued at most four
+    instructions ago, the last one first, with how many instructions ago; ``open``: it may have
+    issued none."""
 
-    barriers: tuple[Instruction, ...]
-    always: bool
+    barriers: tuple[tuple[Instruction, int], ...]
+    open: bool
 
 
 class Launch:
@@ -72,7 +73,7 @@ class Launch:
         self.arch = device.arch
         self.constants_at = _PARAMETERS_AT.get(device.arch[0], 0)
         self.ctas = tuple(cta for cta in dump.ctas if cta.grid is grid)
-        self._behind_of: dict[int, _Behind] = {}
+        self._ways_to: dict[int, tuple[_Way, ...]] = {}
         self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
 
     @cached_property
@@ -118,37 +119,33 @@ class Launch:
 
     # ------------------------------------------------------------------ what the code says
 
-    def behind(self, pc: int) -> _Behind:
-        """The named barriers that a warp which stands at a place may have issued last."""
-        if pc not in self._behind_of:
-            self._behind_of[pc] = self._find_behind(pc)
-        return self._behind_of[pc]
+    def ways(self, pc: int) -> tuple[_Way, ...]:
+        """The ways to a place, as far as named barriers just before it go."""
+        if pc not in self._ways_to:
+            found = dict.fromkeys(self._back(pc, 1, frozenset()))
+            self._ways_to[pc] = tuple(found)
+        return self._ways_to[pc]
 
-    def _find_behind(self, pc: int) -> _Behind:
-        code, found, always = self.function.code, dict[int, Instruction](), True
-        ways: list[tuple[int, frozenset[str]]] = [(pc, frozenset())]
-        for _ in range(DEFERRED):
-            further: list[tuple[int, frozenset[str]]] = []
-            for place, used in ways:
-                before = self.function.predecessors[place]
-                always &= bool(before)
-                for other in before:
-                    one = code[other]
-                    if one.base in _VARIABLE and used & {*written(one)}:
-                        always = False  # its result was awaited: the warp went on meanwhile
-                    elif one.base == "BAR" and "ARV" not in one.modifiers:
-                        found[other] = one
-                        if one.guard:
-                            further.append((other, used | read(one)))
-                    else:
-                        further.append((other, used | read(one)))
-            ways = further
-        always &= all(self._guarded(place, found) for place, _ in ways)
-        return _Behind(tuple(found.values()), always and bool(found))
-
-    def _guarded(self, place: int, found: Mapping[int, Instruction]) -> bool:
-        """Whether a way that goes on before a place goes on before a guarded barrier."""
-        return any(place <= at for at in found)
+    def _back(self, pc: int, steps: int, used: frozenset[str]) -> Iterator[_Way]:
+        """The ways to a place that is so many steps before another, which has used registers."""
+        before = self.function.predecessors[pc]
+        if steps > DEFERRED or not before:
+            yield _Way((), open=True)
+            return
+        for place in before:
+            one = self.function.code[place]
+            if one.base in _VARIABLE and used & {*written(one)}:
+                yield _Way(
+                    (), open=True
+                )  # its result was awaited: nothing was to wait for any more
+            elif one.base == "BAR" and "ARV" not in one.modifiers:
+                if not one.guard:
+                    yield _Way(((one, steps),), open=False)
+                    continue
+                for way in self._back(place, steps + 1, used | read(one)):
+                    yield _Way(((one, steps), *way.barriers), way.open)
+            else:
+                yield from self._back(place, steps + 1, used | read(one))
 
     def stale(self, ask: Instruction, pc: int, loop: WaitLoop | None) -> frozenset[str] | None:
         """The registers of a question that have another value at a place than they had for it;
@@ -211,16 +208,26 @@ class _Standing:
     def wait(self) -> Wait:
         """What it waits for."""
         exception = next(one.exception for one in self.warp.lanes if one.number == self.lane)
-        before = self.launch.function.code.get(self.pc - WIDTH)
         if exception:
             return Trap(self.one, True, f"the dump says: {exception_text(exception)}", exception)
-        for one, where in ((self.one, "at"), (before, "behind")):
-            if one and one.base == "BPT":
-                return Trap(one, True, f"stands {where} {one}", 0)
+        if (trap := self._trap()) is not None:
+            return trap
         if self.one is None:
             return Running(None, False, "stands outside of the kernel's code")
         wait = self._at(self.one) or self._loop() or self._awaits() or self._behind()
         return wait or self._said() or Running(self.one, False, "no instruction that waits is near")
+
+    def _trap(self) -> Trap | None:
+        """A trap at which it stands, or just behind it, where nothing else leads."""
+        function = self.launch.function
+        if self.one is not None and self.one.base == "BPT":
+            return Trap(self.one, True, f"stands at {self.one}", 0)
+        before = function.code.get(self.pc - WIDTH)
+        if before is None or before.base != "BPT":
+            return None
+        if not self.warp.broken and {*function.predecessors[self.pc]} - {self.pc}:
+            return None
+        return Trap(before, True, f"stands behind {before}", 0)
 
     # ------------------------------------------------------------------ at an instruction
 
@@ -232,6 +239,8 @@ class _Standing:
             return None
         sure = guard == 1
         where = f"stands at {one}" + ("" if sure else ", the guard of which is not known")
+        sure &= not self._may_be_behind()[0]
+        where += self._or_behind()
         match one.base:
             case "UCGABAR_WAIT":
                 return ClusterBarrierWait(one, sure, where)
@@ -239,10 +248,12 @@ class _Standing:
                 return self._meeting(one, sure, where)
             case "ACQBULK":
                 return GridDependencyWait(one, sure, where)
-            case "BAR" if "ARV" not in one.modifiers:
-                return self._named(one, sure, where, issued=False)
+            case "BAR" if "ARV" not in one.modifiers and not self._may_be_behind()[0]:
+                # one whose blocking is deferred is left at once
+                sure &= "DEFER_BLOCKING" not in one.modifiers
+                return self._named(one, sure, f"{where}, which is next", issued=False)
             case "DEPBAR" | "WARPGROUP" if loop is None and "ARRIVE" not in one.modifiers:
-                return AsyncGroupWait(one, sure, where)
+                return AsyncGroupWait(one, False, f"{where}, which is next if it does not wait")
             case _:
                 return None
 
@@ -303,15 +314,40 @@ class _Standing:
         if loop.otherwise:
             where += "; the loop also ends by a count or a clock"
         stale = self.launch.stale(ask, self.pc, loop)
+        sure = not self._may_be_behind()[0]
+        where += self._or_behind()
         match ask.base:
             case "SYNCS":
-                return self._mbarrier(ask, stale, True, where)
+                return self._mbarrier(ask, stale, sure, where)
             case "USETMAXREG":
-                return RegisterPoolWait(ask, True, where)
+                return RegisterPoolWait(ask, sure, where)
             case "UTCATOMSWS":
-                return TensorAllocWait(ask, True, where)
+                return TensorAllocWait(ask, sure, where)
             case _:
-                return self._poll(ask, stale, loop, where)
+                return self._poll(ask, stale, loop, sure, where)
+
+    def _may_be_behind(self) -> tuple[dict[Instruction, int], bool]:
+        """The named barriers just before its place that it may have issued, and wait for still;
+        and whether it may have issued none of them."""
+        said = self.warp.barrier
+        if said is not None and said.scope == "none":
+            return {}, True
+        possible: dict[Instruction, int] = {}
+        free = False
+        for way in self.launch.ways(self.pc):
+            for one, steps in way.barriers:
+                guard = 1 if not one.guard else self.registers.operand(one.guard, one.pc)
+                if guard != 0:
+                    possible.setdefault(one, steps)
+                if guard == 1:
+                    break
+            else:
+                free |= way.open
+        return possible, free
+
+    def _or_behind(self) -> str:
+        bars = " or ".join(f"{one} at {one.pc:#x}" for one in self._may_be_behind()[0])
+        return f"; or it still waits for {bars}, just before" if bars else ""
 
     def _awaits(self) -> Wait | None:
         """Waits for the answer of a ``try_wait`` that is asked once, before its loop."""
@@ -321,14 +357,11 @@ class _Standing:
         guard = 1 if not ask.guard else self.registers.operand(ask.guard, ask.pc)
         if guard == 0:
             return None
-        behind = self.launch.behind(self.pc)
         used = bool(read(self.one) & {*written(ask)})
         where = f"stands {(self.pc - ask.pc) // WIDTH} behind {ask.opcode} at {ask.pc:#x}"
         where += ", whose answer it uses" if used else ", whose answer it does not use yet"
-        if behind.barriers:
-            bars = " or ".join(f"{one} at {one.pc:#x}" for one in behind.barriers)
-            where += f"; or it still waits for {bars}"
-        sure = used and guard == 1 and not behind.barriers
+        where += self._or_behind()
+        sure = used and guard == 1 and not self._may_be_behind()[0]
         return self._mbarrier(ask, self.launch.stale(ask, self.pc, None), sure, where)
 
     def _mbarrier(
@@ -343,8 +376,9 @@ class _Standing:
         return MbarrierWait(ask, sure, where, at, rank, None if word is None else word >> 31)
 
     def _poll(
-        self, ask: Instruction, stale: frozenset[str] | None, loop: WaitLoop, where: str
-    ) -> Poll:
+        self, ask: Instruction, stale: frozenset[str] | None, loop: WaitLoop, sure: bool,
+        where: str,
+    ) -> Poll:  # fmt: skip
         operand = next((o for o in ask.operands if o.endswith("]")), "")
         width = _width(ask)
         body = [self.launch.function.code[place] for place in loop.places]
@@ -353,12 +387,12 @@ class _Standing:
             place = self._sum(operand, ask, stale)
             at, rank = (None, None) if place is None else self._shared(place)
             value = None if at is None else self._word(rank, at, width)
-            return Poll(ask, True, where, "shared", at, rank, width, value, True)
+            return Poll(ask, sure, where, "shared", at, rank, width, value, True)
         space = "generic" if ask.base in ("LD", "ATOM") else "global"
         at = self._sum(operand, ask, stale, pair=True)
         data = None if at is None else self.launch.dump.at(at, width)
         value = None if data is None else int.from_bytes(data, "little")
-        return Poll(ask, True, where, space, at, None, width, value, acquire)
+        return Poll(ask, sure, where, space, at, None, width, value, acquire)
 
     def _sum(
         self, operand: str, ask: Instruction, stale: frozenset[str] | None, *, pair: bool = False
@@ -407,34 +441,25 @@ class _Standing:
 
     def _behind(self) -> Wait | None:
         """Waits for a named barrier that it has issued some instructions ago."""
-        barriers, always = self.launch.behind(self.pc)
-        possible: list[Instruction] = []
-        for one in barriers:
-            guard = 1 if not one.guard else self.registers.operand(one.guard, one.pc)
-            if guard != 0:
-                possible.append(one)
-            if guard == 1 and always:
-                break
+        possible, free = self._may_be_behind()
         if not possible:
             return None
         said = self.warp.barrier
-        if said is not None and said.scope == "none":
-            return Running(self.one, False, "the driver says that it waits for no barrier")
         which = " or ".join(f"{one} at {one.pc:#x}" for one in possible)
-        if len(possible) > 1 or not always:
-            where = f"stands at most {DEFERRED} instructions behind {which}: it may have issued it"
+        one, steps = next(iter(possible.items()))
+        if free or len(possible) > 1:
+            where = f"stands just behind {which}: it waits there if it has come from there"
             if len(possible) > 1:
-                return NamedBarrierWait(possible[0], False, where, None, None, False, True)
-            return self._named(possible[0], False, where, issued=True)
+                return NamedBarrierWait(one, False, where, None, None, False, True)
+            return self._named(one, False, where, issued=True)
         sure = said is not None and said.scope == "cta"
-        steps = (self.pc - possible[0].pc) // WIDTH
         where = f"has issued {which}, {count(steps, 'instruction')} before"
         where += (
             ", and the driver says that it waits for a barrier of its CTA"
             if sure
             else ": it waits for it unless it has just passed"
         )
-        return self._named(possible[0], sure, where, issued=True)
+        return self._named(one, sure, where, issued=True)
 
     def _said(self) -> Wait | None:
         """What the driver says that the warp waits for, where the code does not show it."""

@@ -1,0 +1,146 @@
+"""Kernels compiled by NVRTC, and dumps in which warps stand at given places of their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.autopsy.dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Triple, Warp, load
+from tilesim.autopsy.core_dump import CoreDump
+from tilesim.autopsy.wait_for import WaitFor, wait_for
+from tilesim.cubin.disassembly import disassemble
+from tilesim.cubin.image import Image
+from tilesim.cubin.sass import Function
+from tilesim.records import dataclass, field
+
+#: where kernels lie on the device, and the PTX functions that they use
+ADDRESS = 0x7F0000000000
+HEAD = """
+typedef unsigned u32; typedef unsigned long long u64;
+#define DEVICE static __device__ __forceinline__
+DEVICE u32 at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+DEVICE void init(u64* b, u32 n) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at(b)), "r"(n) : "memory"); }
+DEVICE void arrive(u64* b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(b)) : "memory"); }
+DEVICE void expect(u64* b, u32 n) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+    :: "r"(at(b)), "r"(n) : "memory"); }
+DEVICE void copy(void* to, const void* from, u32 n, u64* b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    " [%0], [%1], %2, [%3];" :: "r"(at(to)), "l"(from), "r"(n), "r"(at(b)) : "memory"); }
+DEVICE bool test(u64* b, u32 p) { u32 d;
+  asm volatile("{.reg .pred P; mbarrier.test_wait.parity.shared::cta.b64 P, [%1], %2;"
+    " selp.u32 %0, 1, 0, P;}" : "=r"(d) : "r"(at(b)), "r"(p) : "memory"); return d; }
+DEVICE bool attempt(u64* b, u32 p) { u32 d;
+  asm volatile("{.reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2;"
+    " selp.u32 %0, 1, 0, P;}" : "=r"(d) : "r"(at(b)), "r"(p) : "memory"); return d; }
+DEVICE void wait(u64* b, u32 p) {
+  asm volatile("{.reg .pred P; L: mbarrier.try_wait.parity.shared::cta.b64 P, [%0], %1;"
+    " @!P bra L;}" :: "r"(at(b)), "r"(p) : "memory"); }
+"""
+
+
+@cache
+def cubin(text: str, arch: str = "90a") -> bytes:
+    """The cubin of kernels in CUDA C++, behind `HEAD`."""
+    nvrtc: Any = import_module("cuda.bindings.nvrtc")
+    _, program = nvrtc.nvrtcCreateProgram((HEAD + text).encode(), b"k.cu", 0, [], [])
+    options = [f"--gpu-architecture=sm_{arch}".encode(), b"-lineinfo", b"-std=c++17"]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if int(status):
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise AssertionError(log.decode())
+    _, size = nvrtc.nvrtcGetCUBINSize(program)
+    made = b" " * size
+    nvrtc.nvrtcGetCUBIN(program, made)
+    return made
+
+
+@cache
+def functions(text: str, arch: str = "90a") -> Mapping[str, Function]:
+    """The kernels of a text by name, at address 0."""
+    return disassemble(Image(cubin(text, arch)))
+
+
+def words(values: Mapping[int, int], count: int = 64) -> list[int]:
+    """Registers: those that are given, else a number that tells them apart."""
+    return [values.get(n, 0x5000 + n) for n in range(count)]
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Lanes of a warp that stand at a place, which counts from the beginning of the kernel."""
+
+    warp: int
+    pc: int
+    lanes: int = 0xFFFFFFFF
+    registers: Mapping[int, int] = field(default_factory=dict)
+    uniform: Mapping[int, int] = field(default_factory=dict)
+    predicates: Sequence[bool] = (False,) * 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """A CTA: where its warps stand, and its shared memory."""
+
+    stands: Sequence[Stand]
+    shared: bytes | None = bytes(4096)
+    index: Triple = (0, 0, 0)
+    sm: int = 0
+
+
+def dump_of(
+    path: Path, image: bytes, kernel: str, blocks: Sequence[Block], *, block: int = 128,
+    grid: int = 1, cluster: int = 0, params: bytes = bytes(64), memory: Sequence[Memory] = (),
+    release: tuple[int, int] = (580, 159), barriers: Mapping[int, tuple[int, int]] | None = None,
+    convergence: Mapping[int, int] | None = None, arch: tuple[int, int] = (9, 0),
+) -> CoreDump:  # fmt: skip
+    """A dump of one launch of a kernel; ``barriers`` are rows of drivers from r590 on, by warp."""
+    ctas = []
+    for one in blocks:
+        warps = []
+        for number in sorted({stand.warp for stand in one.stands}):
+            lanes, uniform = [], dict[int, int]()
+            for stand in (s for s in one.stands if s.warp == number):
+                uniform |= stand.uniform
+                lanes += [
+                    Lane(
+                        n, ADDRESS + stand.pc, (32 * number + n, 0, 0), words(stand.registers),
+                        tuple(stand.predicates),
+                    )
+                    for n in range(32) if stand.lanes >> n & 1
+                ]  # fmt: skip
+            warps.append(
+                Warp(
+                    sorted(lanes, key=lambda lane: lane.number), slot=number,
+                    uniform_registers=words(uniform, 63),
+                    barrier=(barriers or {}).get(number, (0, 0)),
+                    convergence_barriers=[(convergence or {}).get(n, 0) for n in range(16)],
+                )
+            )  # fmt: skip
+        size = (cluster or 1, 1, 1) if cluster else (0, 0, 0)
+        at = (one.index[0] // cluster, 0, 0) if cluster else (0, 0, 0)
+        ctas.append(Cta(1, one.index, warps, one.sm, one.shared, at, size))
+    module = Module(load(image, {kernel: ADDRESS}), image)
+    launch = Grid(
+        1, ADDRESS, (grid, 1, 1), (block, 1, 1), (cluster, 1, 1) if cluster else (0, 0, 0), params
+    )
+    device = Device([launch], ctas, [[module]], arch, sms=8)
+    return CoreDump(Dump([device], memory, release).write(path))
+
+
+def graph_of(dump: CoreDump, function: Function) -> WaitFor:
+    """The wait-for graph of a dump whose kernel is a function at address 0."""
+    placed = Function(
+        function.name, ADDRESS, function.size, function.code, function.successors,
+        function.predecessors, function.unknown,
+    )  # fmt: skip
+    return wait_for(dump, dict.fromkeys(dump.grids, placed))
+
+
