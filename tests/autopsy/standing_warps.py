@@ -8,7 +8,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.autopsy.dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Triple, Warp, load
+from tests.autopsy.dump_writer import (
+    Cta,
+    Device,
+    Dump,
+    Grid,
+    Lane,
+    Memory,
+    Module,
+    Triple,
+    Warp,
+    load,
+)
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.wait_for import WaitFor, wait_for
 from tilesim.cubin.disassembly import disassemble
@@ -142,5 +153,3 @@ def graph_of(dump: CoreDump, function: Function) -> WaitFor:
         function.predecessors, function.unknown,
     )  # fmt: skip
     return wait_for(dump, dict.fromkeys(dump.grids, placed))
-
-

@@ -14,8 +14,10 @@ from typing import Literal, NamedTuple
 from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.standing import SHARED_BITS, Launch
 from tilesim.autopsy.waits import Group
-from tilesim.cubin.operands import Immediate, mbarrier_operand, parse
+from tilesim.cubin.arithmetic import Term, constant, read
+from tilesim.cubin.operands import Immediate, Memory, Register, mbarrier_operand, parse
 from tilesim.cubin.sass import Instruction
+from tilesim.cubin.value_sets import ValueSets
 
 Kind = Literal[
     "arrival", "bytes", "named", "bar.arrive", "cluster", "registers", "columns", "shared store",
@@ -43,6 +45,7 @@ class Ahead:
         self.launch = launch
         self._reached: dict[int, frozenset[int]] = {}
         self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
+        self._addresses: dict[int, Collection[int] | None] = {}
 
     @cached_property
     def _kinds(self) -> dict[Kind, tuple[Instruction, ...]]:
@@ -59,6 +62,12 @@ class Ahead:
     def reaches(self, group: Group, one: Instruction) -> bool:
         """Whether an instruction lies ahead of a group."""
         return one.pc in self._from(group.pc)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether all that can follow is known: where each branch and each call leads."""
+        calls = (one for one in self.launch.function.code.values() if one.base == "CALL")
+        return not self.launch.function.unknown and all(one.target is not None for one in calls)
 
     def anywhere(self, kind: Kind, number: int) -> bool:
         """Whether the kernel has an instruction of a kind that may name a named barrier."""
@@ -132,7 +141,30 @@ class Ahead:
         return names.address - MOST_STORED < place < names.address + names.width
 
     def _address(self, one: Instruction) -> Collection[int] | None:
-        """The addresses that an instruction can name; None if they are not known."""
+        if one.pc not in self._addresses:
+            self._addresses[one.pc] = self._find_address(one)
+        return self._addresses[one.pc]
+
+    def _find_address(self, one: Instruction) -> Collection[int] | None:
+        if mbarrier_operand(one) is not None:
+            return self._values.address(one.pc)
+        memory = next((m for m in map(parse, one.operands) if isinstance(m, Memory)), None)
+        if memory is None or memory.wide or any(scale != 1 for _, scale in memory.registers):
+            return None
+        parts = [read(name) for name, _ in memory.registers]
+        return self._values.term(Term("add", (*parts, constant(memory.offset))), one.pc)
+
+    @cached_property
+    def _values(self) -> ValueSets:
+        return ValueSets(self.launch.function, self._known)
+
+    def _known(self, name: str, pc: int) -> Collection[int] | None:
+        """What is known of the launch: addresses count from a CTA's own shared memory."""
+        if name == "SR_CgaCtaId":
+            return (0,)
+        if name.startswith("c[0x0]["):
+            value = self.launch.constant(int(name[7:-1], 0))
+            return None if value is None else (value,)
         return None
 
     def _number(self, one: Instruction) -> int | None:
@@ -140,6 +172,10 @@ class Ahead:
         first = parse(one.operands[0]) if one.operands else None
         if isinstance(first, Immediate):
             return first.value
+        if isinstance(first, Register):
+            known = self._values.value(first.name, one.pc)
+            numbers = {value & 0xF for value in known} if known is not None else set()
+            return numbers.pop() if len(numbers) == 1 else None
         return None
 
 

@@ -173,8 +173,14 @@ class _Graph:
         return found
 
     def _none(self, found: _Found, text: str) -> None:
+        """Says that nothing could release it, if that is so."""
         if not found.supplies and not found.passing:
-            found.state.append(text)
+            found.state.append(self._far(text))
+
+    def _far(self, text: str) -> str:
+        """What is said of all code ahead, as far as it goes."""
+        known = self.ahead.complete
+        return text if known else f"{text}, as far as it is known where the code leads"
 
     def _others(self, found: _Found) -> list[Group]:
         return [g for g in self.of[found.cta] if not any(g is own for own in found.groups)]
@@ -219,11 +225,16 @@ class _Graph:
         if copies:
             supplies = self._supplies(groups, "bytes", names)
             if not supplies:
-                found.state.append(
-                    "no warp that is alive has a copy for it ahead: these bytes come only from a "
-                    "copy that was issued already, if one is still under way"
-                )
+                text = "no warp that is alive has a copy for it ahead"
+                found.state.append(f"{self._far(text)}: a copy that was issued must bring them")
             found.supplies += supplies
+        ended = self._ended(found.cta)
+        if ended and not found.supplies:
+            found.state.append(f"{_said(ended)} of its CTA {_have(ended)} ended")
+
+    def _ended(self, cta: Cta) -> list[int]:
+        """The warps of a CTA that have ended."""
+        return sorted({*range(_warps(cta.grid))} - {w for g in self.of[cta] for w in g.warps})
 
     def _lacks(self, found: _Found, wait: MbarrierWait, owner: Cta) -> tuple[bool, bool]:
         """Whether arrivals are missing, and whether bytes are."""
@@ -261,7 +272,7 @@ class _Graph:
     def _named(self, found: _Found, wait: NamedBarrierWait) -> None:
         cta, own = found.cta, self.of[found.cta]
         alive = {w for g in own for w in g.warps}
-        ended = sorted({*range(_warps(cta.grid))} - alive)
+        ended = self._ended(cta)
         if wait.id is None:
             found.state.append("which barrier it is cannot be told: its register was overwritten")
             return
@@ -289,8 +300,8 @@ class _Graph:
         found.needs_all = wait.threads is None
         rest = [g for g in own if not any(g is one for one in same)]
         found.supplies = self._supplies(rest, "named", Names(cta, wait.id))
-        if not found.supplies and set(alive) - come:
-            found.state.append("no warp that is alive comes to it from where it stands")
+        if alive - come:
+            self._none(found, "no other warp that is alive comes to it from where it stands")
 
     def _cluster(self, found: _Found) -> None:
         peers = self.launch.dump.cluster_of(found.cta)
@@ -315,10 +326,10 @@ class _Graph:
         if not rest:
             found.passing = True
             found.state.append("all that have not ended are there: the wait is about to pass")
-        elif not found.supplies:
-            found.state.append(
-                "no other warp has an arrival on it ahead: it has arrived, or does not come to it"
-            )
+        self._none(
+            found,
+            "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
+        )
 
     def _warp(self, found: _Found, wait: WarpWait) -> None:
         found.needs_all = True
@@ -418,13 +429,13 @@ class _Graph:
         return any(every) if one.needs_all else all(every)
 
     def _around(self, first: Group, of: Mapping[int, _Found], held: set[int]) -> tuple[Group, ...]:
-        """The cycle that is come to from a group, by the first of those that could release it."""
+        """The cycle that is come to from a group, by the first of those known to release it."""
         path: list[Group] = []
         at: Group | None = first
         while at is not None and not any(at is g for g in path):
             path.append(at)
             following = [
-                g for supply in sorted(of[id(at)].supplies, key=lambda s: not s.certain)
+                g for supply in of[id(at)].supplies if supply.certain
                 for g in supply.groups if id(g) in held
             ]  # fmt: skip
             away = [g for g in following if g is not at]
