@@ -34,7 +34,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     report = check(program)
     assert report.witness is not None
     (failed,) = retrace(program, report.witness).timelines
-    graph = waitfor.draw(failed)
+    graph = waitfor.draw(failed.waiters)
     end = timeline.draw(failed, title="The end of a pipeline that deadlocks", whole=True)
     assert graph is not None
     assert end is not None

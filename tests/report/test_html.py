@@ -172,7 +172,7 @@ def test_protocol_is_read_from_effects() -> None:
 def test_pictures_are_well_formed_xml(failed: Checked) -> None:
     assert failed.recording is not None
     (shown,) = failed.recording.timelines
-    pictures = [diagram.draw(pipeline.build()), waitfor.draw(shown), timeline.draw(shown)]
+    pictures = [diagram.draw(pipeline.build()), waitfor.draw(shown.waiters), timeline.draw(shown)]
     for picture in pictures:
         assert picture is not None
         root = Xml.fromstring(picture.file())
@@ -187,7 +187,7 @@ def test_pictures_are_well_formed_xml(failed: Checked) -> None:
 
 def test_wait_for_graph_has_a_node_per_waiter_and_an_arrow_per_release(failed: Checked) -> None:
     assert failed.recording is not None
-    graph = waitfor.draw(failed.recording.timelines[0])
+    graph = waitfor.draw(failed.recording.timelines[0].waiters)
     assert graph is not None
     text = graph.element()
     assert text.count('class="edge bad"') == 2
@@ -195,13 +195,13 @@ def test_wait_for_graph_has_a_node_per_waiter_and_an_arrow_per_release(failed: C
         assert 'class="bold" x="' in text
         assert name in text
     assert "empty[0] phase 0: 4 of 4 arrivals pending" in text
-    assert waitfor.draw(record(pipeline.build()).timelines[0]) is None
+    assert waitfor.draw(record(pipeline.build()).timelines[0].waiters) is None
 
 
 def test_nobody_is_a_node_when_nobody_can_help() -> None:
     recording = checked("lonely").recording
     assert recording is not None
-    graph = waitfor.draw(recording.timelines[0])
+    graph = waitfor.draw(recording.timelines[0].waiters)
     assert graph is not None
     assert waitfor.NO_WARP in graph.element()
 

@@ -264,13 +264,19 @@ def style_for(stream: TextIO) -> Style:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Writes a result file.
+    """Writes a result file: a run that is killed meanwhile leaves the file as it was.
 
     Raises:
         UsageError: it cannot be written.
     """
     with writing(path):
-        path.write_text(text, encoding="utf-8")
+        place = Path(os.path.realpath(path))
+        if place.exists() and not place.is_file():  # a pipe, or a device
+            path.write_text(text, encoding="utf-8")
+            return
+        beside = place.with_name(f"{place.name}.new")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(place)
 
 
 @contextmanager

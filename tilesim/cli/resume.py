@@ -91,7 +91,6 @@ class Unfinished:
             self._write()
 
     def _write(self) -> None:
-        """A run that is killed while it writes leaves the file as it was."""
         if not self._frontiers and not self._proved:
             self.path.unlink(missing_ok=True)
             return
@@ -99,9 +98,7 @@ class Unfinished:
             "schema": SCHEMA, "explorations": self._frontiers,
             **({"proved": self._proved} if self._proved else {}),
         }  # fmt: skip
-        beside = self.path.with_name(f"{self.path.name}.new")
-        write_file(beside, json.dumps(document) + "\n")
-        beside.replace(self.path)
+        write_file(self.path, json.dumps(document) + "\n")
 
 
 def digest(target: Target, settings: str) -> str:

@@ -61,12 +61,17 @@ def page(results: tuple[Result, ...]) -> str:
     """The whole document."""
     body = "\n".join(part for n, result in enumerate(results) for part in _result(result, n))
     contents = _contents(results) if len(results) > 1 else ""
+    return document("tilesim report", f"{contents}{body}")
+
+
+def document(title: str, body: str) -> str:
+    """A page of its own, which needs nothing else."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<title>tilesim report</title>\n'
-        f"<style>\n{style()}{CSS}</style>\n</head>\n<body>\n<main>\n<h1>tilesim report</h1>\n"
-        f"{contents}{body}\n</main>\n</body>\n</html>\n"
+        f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
+        f"<style>\n{style()}{CSS}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n"
+        f"{body}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -99,8 +104,8 @@ def _result(result: Result, number: int) -> Iterator[str]:
         case Rejected(diagnostics=diagnostics):
             for d in diagnostics:
                 yield f"<h3>{escape(d.rule)}: {escape(d.message)}</h3>"
-                yield _code(d.loc)
-                yield _table([("fix", d.fix)])
+                yield code(d.loc)
+                yield table([("fix", d.fix)])
         case Failure(message=message):
             yield f"<pre>{escape(message)}</pre>"
     yield "</section>"
@@ -114,19 +119,20 @@ def _checked(result: Checked) -> Iterator[str]:
         f"{count(stats.ctas, 'CTA')}"
     )
     rows = [("covers", report.covers), *(("because", r) for r in report.reasons)]
-    yield _table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
+    yield table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
     for leaning in report.leanings:
         if leaning.conditional or leaning in result.denied:
             yield f"<h3>{escape(leaning.name)}: {escape(leaning.text)}</h3>"
-            yield from map(_code, leaning.locs)
+            yield from map(code, leaning.locs)
     for folded in fold(report.findings):
-        yield from _finding(folded)
+        yield from of_finding(folded)
     if report.repairs is not None:
-        yield from _repairs(report.repairs)
+        yield from of_repairs(report.repairs)
     yield from _pictures(result)
 
 
-def _finding(folded: Folded) -> Iterator[str]:
+def of_finding(folded: Folded) -> Iterator[str]:
+    """A finding: both sides with their lines, the cause, notes and what to change."""
     finding = folded.finding
     yield f"<h3>{escape(finding.rule)}: {escape(finding.message)}</h3>"
     several = len({p.cta for p in finding.participants}) > 1
@@ -138,11 +144,11 @@ def _finding(folded: Folded) -> Iterator[str]:
         where = f" ({', '.join(place)})" if place else ""
         yield f"<div><b>{escape(p.role)}</b>{escape(where)}: {escape(doing(p))}</div>"
         if p.loc not in shown:
-            yield _code(p.loc)
+            yield code(p.loc)
         shown.add(p.loc)
     doc = RULE_DOCS.get(finding.rule)
     why = f"{doc.summary} (PTX ISA: {doc.ptx[0]})" if doc else ""
-    yield _table(
+    yield table(
         [("cause", finding.cause), ("also", folded.also_in), ("why", why), ("fix", finding.fix)]
     )
     if finding.notes:
@@ -150,7 +156,7 @@ def _finding(folded: Folded) -> Iterator[str]:
         yield f"<details open><summary>notes</summary>\n<pre>{notes}</pre></details>"
 
 
-def _repairs(repairs: Repairs) -> Iterator[str]:
+def of_repairs(repairs: Repairs) -> Iterator[str]:
     """What mends it, as lines before and after."""
     yield f"<h3>Repairs</h3>\n<p>{escape(str(repairs))}</p>"
     for number, repair in enumerate(repairs.found, 1):
@@ -168,14 +174,14 @@ def _pictures(result: Checked) -> Iterator[str]:
     first = recording.timelines[0] if recording is not None and recording.timelines else None
     shown = own or first
     if own is not None:
-        graph = waitfor.draw(own)
+        graph = waitfor.draw(own.waiters)
         if graph is not None:
-            yield from _figure("What waits for what", graph.element())
+            yield from figure("What waits for what", graph.element())
     if told is not None:
         yield "<h3>How it gets there</h3>"
         yield _story(tell(own, told[0], _ROWS) if own is not None else told[1])
     if result.diagram:
-        yield from _figure("Barriers: arrivals and waits", result.diagram)
+        yield from figure("Barriers: arrivals and waits", result.diagram)
     if shown is not None:
         finding = told[0] if told is not None else None
         yield from _timeline(shown, finding)
@@ -188,11 +194,12 @@ def _timeline(shown: Timeline, finding: Finding | None) -> Iterator[str]:
         return
     what = "the failing schedule" if shown.unit == "step" else "the timed schedule"
     part = f"the end of {what}" if timeline.window(shown)[0] else what
-    yield from _figure(f"Timeline: {part}, in {shown.unit}s", picture.element())
+    yield from figure(f"Timeline: {part}, in {shown.unit}s", picture.element())
     yield f'<p class="dim">{_LEGEND}</p>'
 
 
-def _figure(title: str, svg: str) -> Iterator[str]:
+def figure(title: str, svg: str) -> Iterator[str]:
+    """A picture with its title."""
     yield f'<h3>{escape(title)}</h3>\n<div class="scroll">{svg}</div>'
 
 
@@ -215,7 +222,7 @@ def _story(story: Story) -> str:
     return '<div class="scroll"><table class="story">\n' + "\n".join(lines) + "\n</table></div>"
 
 
-def _code(loc: Loc) -> str:
+def code(loc: Loc) -> str:
     """The place and lines around it, if the file can be read."""
     place = str(loc) if loc.behind is None else f"{loc} ({loc.behind})"
     lines = excerpt(loc, _AROUND)
@@ -228,7 +235,8 @@ def _code(loc: Loc) -> str:
     return f'<div class="dim"><code>{escape(place)}</code></div>\n<pre>{"".join(rows)}</pre>'
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def table(rows: list[tuple[str, str]]) -> str:
+    """Names and texts, those that are empty left out."""
     shown = [(name, text) for name, text in rows if text]
     if not shown:
         return ""

@@ -7,7 +7,7 @@ from math import cos, hypot, pi, sin
 from tilesim.records import dataclass, field
 from tilesim.report.html.svg import CHARACTER, LINE, Svg, cut
 from tilesim.report.story import short
-from tilesim.sim.observers.timeline import Releaser, Timeline, Waiter
+from tilesim.sim.observers.timeline import Releaser, Waiter
 
 _MOST = 10
 _LABEL = 44
@@ -35,9 +35,9 @@ class _Node:
         return len(self.rows) * LINE + 8
 
 
-def draw(timeline: Timeline) -> Svg | None:
+def draw(every: tuple[Waiter, ...]) -> Svg | None:
     """The graph; None if no warp waits for ever."""
-    waiters = timeline.waiters[:_MOST]
+    waiters = every[:_MOST]
     if not waiters:
         return None
     nodes = [_Node([w.name, w.text, f"at {short(w.loc)}"]) for w in waiters]
@@ -63,8 +63,8 @@ def draw(timeline: Timeline) -> Svg | None:
         half = len(text) * _SMALL / 2 + 3
         svg.rect(x - half, y - 12, 2 * half, 16, "paper")
         svg.text(x, y, text, "small dim", "middle")
-    if len(timeline.waiters) > _MOST:
-        more = len(timeline.waiters) - _MOST
+    if len(every) > _MOST:
+        more = len(every) - _MOST
         svg.text(8, svg.height + LINE, f"and {more} more groups of warps that wait", "dim")
     return svg
 

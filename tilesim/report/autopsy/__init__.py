@@ -1,0 +1,1 @@
+"""Autopsies as JSON, as findings for SARIF, and as a page."""
