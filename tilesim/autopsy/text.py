@@ -65,7 +65,7 @@ def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
             label = ""
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
-        around = [group_text(g, launch) for g in (*cycle, cycle[0])]
+        around = [groups_text([g]) for g in (*cycle, cycle[0])]
         yield from field("cycle", " -> ".join(around), style)
 
 
@@ -107,38 +107,46 @@ def size(of: Triple) -> str:
 
 
 def _entry(label: str, entry: Entry, launch: Launched, style: Style) -> Iterator[str]:
-    first = [g for g in entry.groups if g.cta is entry.groups[0].cta]
-    said = f"{groups_text(first, launch)} {doing(first)}"
-    if launch.total > 1:
-        ctas = ranges(entry.ctas)
-        said += f", in CTA{'' if len(entry.ctas) == 1 else 's'} {ctas}"
-    yield from field(label, said, style, hang=2)
+    yield from field(label, entry_text(entry, launch), style, hang=2)
     yield from _place(entry.groups[0], style)
-    for line in (*entry.state, *(_supply(s, launch) for s in entry.supplies)):
+    for line in entry_notes(entry):
         yield from field("", f"  {line}", style, hang=2)
 
 
-def _supply(supply: Supply, launch: Launched) -> str:
+def own_groups(entry: Entry) -> list[Group]:
+    """The groups of an entry that are in its first CTA."""
+    return [g for g in entry.groups if g.cta is entry.groups[0].cta]
+
+
+def entry_text(entry: Entry, launch: Launched) -> str:
+    """``warps 0-3 wait for mbarrier 0xc08, parity 1, in CTAs 0-2``."""
+    first = own_groups(entry)
+    said = f"{groups_text(first)} {doing(first)}"
+    if launch.total == 1:
+        return said
+    return f"{said}, in CTA{'' if len(entry.ctas) == 1 else 's'} {ranges(entry.ctas)}"
+
+
+def entry_notes(entry: Entry) -> list[str]:
+    """The state of what is waited for, and what could release it."""
+    return [*entry.state, *(supply_text(s) for s in entry.supplies)]
+
+
+def supply_text(supply: Supply) -> str:
     """``warp 4 could release it at ring.cu:9 < ring.cu:19; it waits for ...``."""
     places = dict.fromkeys(place(i) for i in supply.instructions)
     could = "could release it at" if supply.certain else "may be able to release it at"
     subject = "it" if sum(len(g.warps) for g in supply.groups) == 1 else "they"
     also = f"; {subject} {doing(supply.groups)}"
-    return f"{groups_text(supply.groups, launch)} {could} {', '.join(places)}{also}"
+    return f"{groups_text(supply.groups)} {could} {', '.join(places)}{also}"
 
 
-def groups_text(groups: Sequence[Group], launch: Launched) -> str:
-    """``warps 0-3``; lanes where they are not all of a warp that has not ended."""
-    parts = {g.lanes for g in groups}
-    if len(parts) > 1:
-        return ", ".join(dict.fromkeys(group_text(g, launch) for g in groups))
-    warps = sorted({w for g in groups for w in g.warps})
-    return _warps(warps, parts.pop())
-
-
-def group_text(group: Group, launch: Launched) -> str:
-    """``warps 0-3``, ``warp 4 (lane 0)``."""
-    return _warps(group.warps, group.lanes)
+def groups_text(groups: Sequence[Group]) -> str:
+    """``warps 0-3``, ``warp 4 (lane 0)``: lanes where they are not all of the warp."""
+    lanes = {g.lanes for g in groups}
+    if len(lanes) > 1:
+        return ", ".join(dict.fromkeys(groups_text([g]) for g in groups))
+    return _warps(sorted({w for g in groups for w in g.warps}), lanes.pop())
 
 
 def _warps(warps: Sequence[int], lanes: int) -> str:
