@@ -1,4 +1,5 @@
-"""How reports look as text: a column for names, lines that are wrapped, colour on a terminal."""
+"""How reports look as text: a column for names, lines that are wrapped, colour on a terminal, lines
+of source files."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ from textwrap import wrap
 
 import click
 
+from tilesim.files import source_lines
+from tilesim.ir.loc import Loc
 from tilesim.records import dataclass
+from tilesim.wording import printable
 
 WIDTH = 100
 #: narrower terminals are written over
@@ -74,3 +78,36 @@ def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [first.rstrip()]
+
+
+def line_of(loc: Loc) -> str:
+    """The line, stripped; empty if the file cannot be read or is not to be shown."""
+    return excerpt(loc, 0)[0][1].strip()
+
+
+def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
+    """The line and ``around`` lines on each side, with their numbers; at least the line itself."""
+    text = source_lines(loc.file)
+    numbers = range(max(1, loc.line - around), loc.line + around + 1)
+    lines = [(n, printable(text[n - 1]) if n <= len(text) else "") for n in numbers]
+    while len(lines) > 1 and lines[-1][0] != loc.line and not lines[-1][1].strip():
+        lines.pop()
+    return lines or [(loc.line, "")]
+
+
+def quoted(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterator[str]:
+    """``file:line`` and the line itself, if the file can be read."""
+    pad = " " * indent
+    if place:
+        yield f"{pad}{loc}"
+    text = line_of(loc)
+    if text:
+        room = max(style.width - indent - len(str(loc.line)) - 5, 20)
+        yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
+    while (behind := loc.behind) is not None:
+        said = " ".join(line_of(behind).split())
+        # the last one is the line of PTX; one before it is in a function that is called at `loc`
+        called = "" if behind.behind is None else f" (called at {loc.short})"
+        loc, found = behind, f"{behind.short}{called} | {said}".removesuffix(" | ")
+        room = max(style.width - indent - 2, 20)
+        yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"

@@ -8,16 +8,11 @@ from collections.abc import Iterator
 from tilesim.files import source_lines
 from tilesim.findings.finding import Iteration, Participant
 from tilesim.ir.loc import Loc
-from tilesim.wording import printable
+from tilesim.layout import line_of
 
 #: the name that a line of Python gives to a loop's variable, and the mark of one of several
 _AS = re.compile(r"\bas (\w+)")
 _COPY = re.compile(r"_\d+$")
-
-
-def line_of(loc: Loc) -> str:
-    """The line, stripped; empty if the file cannot be read or is not to be shown."""
-    return excerpt(loc, 0)[0][1].strip()
 
 
 def pointed(loc: Loc) -> Loc:
@@ -31,16 +26,6 @@ def pointed(loc: Loc) -> Loc:
 def places(loc: Loc) -> str:
     """A line, and the line of PTX behind it."""
     return str(loc) if loc.behind is None else f"{loc}, {loc.innermost}"
-
-
-def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
-    """The line and ``around`` lines on each side, with their numbers; at least the line itself."""
-    text = source_lines(loc.file)
-    numbers = range(max(1, loc.line - around), loc.line + around + 1)
-    lines = [(n, printable(text[n - 1]) if n <= len(text) else "") for n in numbers]
-    while len(lines) > 1 and lines[-1][0] != loc.line and not lines[-1][1].strip():
-        lines.pop()
-    return lines or [(loc.line, "")]
 
 
 def doing(p: Participant) -> str:

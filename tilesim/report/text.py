@@ -27,17 +27,18 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
-from tilesim.layout import COLOURS, COLUMN, LEAST, PLAIN, Style, field, wrapped
+from tilesim.layout import COLOURS, COLUMN, LEAST, PLAIN, Style, field, quoted, wrapped
 from tilesim.loader import Target
 from tilesim.ptx.demangle import short
 from tilesim.ptx.launch import Launch, Map, Scalar
 from tilesim.ptx.lowering_context import Unsupported
 from tilesim.records import dataclass, replace
-from tilesim.repair import Mendable, Repairs
+from tilesim.repair import Mendable
+from tilesim.repair.text import of_repairs
 from tilesim.report import story
 from tilesim.report.clean import clean
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import doing, line_of
+from tilesim.report.source import doing
 from tilesim.transforms.lower import lower
 from tilesim.wording import count, inert, printable, ranges
 
@@ -308,7 +309,7 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
             if result.special:
                 yield from _story(result, style, detail)
             if report.repairs is not None:
-                yield from _repairs(report.repairs, style)
+                yield from of_repairs(report.repairs, style)
             yield from _verdict(result, report, style, detail)
         case Rejected(diagnostics=diagnostics):
             shown = None
@@ -317,11 +318,11 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
                 shown = diagnostic.loc
             if result.repairs is not None:
                 yield ""
-                yield from [*_repairs(result.repairs, style)][:-1]
+                yield from [*of_repairs(result.repairs, style)][:-1]
         case Failure(message=message, places=places):
             yield from wrapped(message, 2, 4, style)
             for place in places:
-                yield from _source(place, 6, style, place=len(places) > 1)
+                yield from quoted(place, 6, style, place=len(places) > 1)
 
 
 def _head(result: Result, style: Style) -> str:
@@ -448,7 +449,7 @@ def _places(
         if participant.loc.written in shown:
             yield f"{' ' * COLUMN}{participant.loc}"
         else:
-            yield from _source(participant.loc, COLUMN, style)
+            yield from quoted(participant.loc, COLUMN, style)
             shown.add(participant.loc.written)
         label = ""
 
@@ -474,24 +475,6 @@ def _story(result: Checked, style: Style, detail: _Detail) -> Iterator[str]:
         fatal = line.partition("> ")
         mark = f"{fatal[0]}{style.paint(fatal[1], 'failed')}{fatal[2]}" if fatal[1] else line
         yield f"{' ' * COLUMN}{mark}"
-    yield ""
-
-
-def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
-    """What mends it, each with the lines that change; and how many edits were tried."""
-    for number, repair in enumerate(repairs.found, 1):
-        yield from field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
-        for change in repair.changes:
-            words = "" if change.old or change.new else line_of(change.place)
-            said = f"{' ' * COLUMN}{printable(str(change.place), '')}"
-            yield f"{said}: {words}" if words else said
-            room = max(style.width - COLUMN - 4, 20)
-            for mark, text in change.lines:
-                line = printable(text, "\t")
-                shown = line if len(line) <= room else f"{line[: room - 3]}..."
-                yield f"{' ' * COLUMN}  {mark} {shown}"
-    found = "" if repairs.found else "no repair found: "
-    yield from field("repairs", f"{found}{repairs}", style, indent=2)
     yield ""
 
 
@@ -527,7 +510,7 @@ def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -
     label = "denied" if leaning in result.denied else label
     yield from field(label, f"{leaning.name}: {leaning.text}", style, indent=2)
     for loc in leaning.locs[: detail.places]:
-        yield from _source(loc, COLUMN, style)
+        yield from quoted(loc, COLUMN, style)
     left = leaning.locs[detail.places :]
     if left:
         yield from field("", f"and {', '.join(map(story.short, left))}", style)
@@ -536,27 +519,9 @@ def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -
 def _diagnostic(d: Diagnostic, style: Style, *, source: bool) -> Iterator[str]:
     yield from wrapped(f"{d.loc}: {d.message} [{d.rule}]", 2, 6, style)
     if source:
-        yield from _source(d.loc, 6, style, place=False)
+        yield from quoted(d.loc, 6, style, place=False)
     if d.fix:
         yield from wrapped(f"fix: {d.fix}", 6, 11, style)
-
-
-def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterator[str]:
-    """``file:line`` and the line itself, if the file can be read."""
-    pad = " " * indent
-    if place:
-        yield f"{pad}{loc}"
-    text = line_of(loc)
-    if text:
-        room = max(style.width - indent - len(str(loc.line)) - 5, 20)
-        yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
-    while (behind := loc.behind) is not None:
-        said = " ".join(line_of(behind).split())
-        # the last one is the line of PTX; one before it is in a function that is called at `loc`
-        called = "" if behind.behind is None else f" (called at {story.short(loc)})"
-        loc, found = behind, f"{story.short(behind)}{called} | {said}".removesuffix(" | ")
-        room = max(style.width - indent - 2, 20)
-        yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.text import (
     doing,
@@ -16,7 +15,7 @@ from tilesim.autopsy.text import (
     own_groups,
     where,
 )
-from tilesim.autopsy.wait_for import Entry, Supply
+from tilesim.autopsy.wait_for import Entry
 from tilesim.autopsy.waits import Group
 from tilesim.checker import Report
 from tilesim.cubin.sass import Instruction
@@ -24,7 +23,6 @@ from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.report import sarif
 from tilesim.report.result import Checked
-from tilesim.sim.observers.timeline import Releaser, Waiter
 
 
 def render_sarif(found: Autopsy) -> str:
@@ -38,7 +36,9 @@ def results(found: Autopsy) -> Iterator[Checked]:
         finding = waiting(found, launch)
         if finding is not None:
             report = Report(launch.name, "failed", launch_text(launch), (finding,))
-            yield Checked(name(launch), f"sm_{launch.device.arch[0]}{launch.device.arch[1]}", report)
+            yield Checked(
+                name(launch), f"sm_{launch.device.arch[0]}{launch.device.arch[1]}", report
+            )
 
 
 def waiting(found: Autopsy, launch: Launched) -> Finding | None:
