@@ -1,64 +1,71 @@
-"""From a core dump to what is known of it: which kernels had not ended, and what they wait for."""
+"""From a core dump to what is known of it: which kernels had not ended, what they wait for, why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from tilesim.autopsy.core_dump import CoreDump, Cta, Device, Driver, Grid
+from tilesim.autopsy.compare import TIME_LIMIT, Match, compare
+from tilesim.autopsy.core_dump import Absent, CoreDump, Cta, Device, Driver, Fault, Grid
+from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, find_ptx, loaded
+from tilesim.autopsy.launch import rebuild
+from tilesim.autopsy.ptx_lines import with_positions
 from tilesim.autopsy.wait_for import Entry, wait_for
 from tilesim.autopsy.waits import Group, Running, Sleep, Trap
 from tilesim.cubin.disassembly import function_at
-from tilesim.cubin.image import Image, KernelInfo
+from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 
 #: what is known of a launch: ``hangs``, all of its warps wait; ``waits``, some do, and of others
-#: that is not known; ``stopped``, a warp has met an exception; ``pending``, no CTA of it is
-#: resident; ``open``, no wait is known
+#: that is not known; ``stopped``, a warp has met an exception; ``pending``, no CTA of it runs;
+#: ``open``, no wait is known
 State = Literal["hangs", "waits", "stopped", "pending", "open"]
 
 
 @dataclass(frozen=True)
-class Code:
-    """A kernel's machine code: the cubin that it was loaded from, and what is written down of it
-    there."""
+class Diagnosis:
+    """What a check of a kernel's PTX says of a launch that waits.
 
-    image: Image
-    function: Function
-    info: KernelInfo
+    ``ptx`` is what was found of it, ``match`` what the check says of the hang: None if there is no
+    PTX, or no launch of it; ``missing`` is why.
+    """
+
+    ptx: FoundPtx | None
+    match: Match | None
+    missing: str = ""
 
 
 @dataclass(frozen=True)
 class Launched:
     """A launch that had not ended.
 
-    ``code`` is None if no image with it is in the dump. ``ctas`` are those that were running, by
-    number; ``entries`` what their warps wait for, and where those stand that are not known to wait.
+    ``kernel`` and ``function`` are its code, None if that is not in the dump. ``ctas`` are those
+    that were running, by number; ``absent`` is how many were not. ``entries``: what their warps
+    wait for, and where those stand that are not known to wait. ``diagnosis`` is None if no check
+    was asked for, or nothing waits.
     """
 
     grid: Grid
     device: Device
-    code: Code | None
+    kernel: Loaded | None
+    function: Function | None
     ctas: tuple[Cta, ...]
+    absent: Absent
     entries: tuple[Entry, ...]
+    diagnosis: Diagnosis | None = None
 
     @property
     def name(self) -> str:
         """The kernel's name as it was loaded; empty if it is not known."""
-        return "" if self.code is None else self.code.function.name
-
-    @property
-    def total(self) -> int:
-        """CTAs of the grid."""
-        return prod(self.grid.grid)
+        return "" if self.kernel is None else self.kernel.name
 
     @property
     def shared(self) -> int | None:
         """Bytes of shared memory of a CTA; None if that is not in the dump."""
-        return next((len(c.shared) for c in self.ctas if c.shared is not None), None)
+        return next((n for cta in self.ctas if (n := cta.shared_bytes) is not None), None)
 
     @property
     def state(self) -> State:
@@ -83,7 +90,7 @@ class Lack:
     """What is not known, and how a next dump, or another option, would tell it."""
 
     what: str
-    remedy: str
+    remedy: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.remedy}" if self.remedy else self.what
@@ -94,7 +101,8 @@ class Autopsy:
     """What a dump says.
 
     ``launches``: the kernels that had not ended, by device and place in the dump. ``cycle``: groups
-    of warps that wait for each other, if some do. ``lacks``: what is not known.
+    of warps that wait for each other, if some do. ``faults``: exceptions that the SMs say.
+    ``lacks``: what is not known.
     """
 
     path: str
@@ -102,6 +110,7 @@ class Autopsy:
     devices: tuple[Device, ...]
     launches: tuple[Launched, ...]
     cycle: tuple[Group, ...]
+    faults: tuple[Fault, ...]
     lacks: tuple[Lack, ...]
 
     @property
@@ -109,63 +118,105 @@ class Autopsy:
         """The exit code: 1 if something hangs or was stopped, 0 if nothing was running, 3 if no
         more is known than where it stands."""
         states = {launch.state for launch in self.launches}
-        if states & {"hangs", "waits", "stopped"}:
+        if self.faults or states & {"hangs", "waits", "stopped"}:
             return 1
         return 3 if states else 0
 
 
-def autopsy(path: Path | str) -> Autopsy:
+def autopsy(
+    path: Path | str,
+    ptx: Path | str | None = None,
+    *,
+    check: bool = True,
+    time_limit: timedelta | float = TIME_LIMIT,
+    suggest: timedelta | float | None = None,
+) -> Autopsy:
     """What a core dump of a GPU says.
 
+    Args:
+        path: the dump, which may be compressed by gzip.
+        ptx: where the PTX of its kernels is: a file, a program or a folder; else it is looked for
+            in the dump, and in Triton's cache.
+        check: look for the cause: check the PTX of what waits, with its launch as it is in the
+            dump.
+        time_limit: seconds, or a timedelta, that checking a kernel may take.
+        suggest: look for repairs, for so many seconds or a timedelta.
+
     Raises:
-        DumpError: it is no dump, or damaged.
+        DumpError: it is no dump, or damaged; or nothing of ``ptx`` is PTX.
         CubinError: nvdisasm is not there, or a kernel of the dump cannot be read.
     """
     dump = CoreDump(Path(path))
-    codes = {grid: code for grid in dump.grids if (code := _code(dump, grid)) is not None}
-    graph = wait_for(dump, {grid: code.function for grid, code in codes.items()})
-    devices = {device.number: device for device in dump.devices}
-    launches = tuple(
-        Launched(
-            grid, devices[grid.device], codes.get(grid),
-            tuple(c for c in dump.ctas if c.grid is grid),
+    given = None if ptx is None else Path(ptx)
+    seconds = time_limit.total_seconds() if isinstance(time_limit, timedelta) else time_limit
+
+    def diagnose(launch: Launched, groups: Sequence[Group]) -> Diagnosis:
+        assert launch.kernel is not None and launch.function is not None
+        found = find_ptx(launch.kernel, given)
+        if isinstance(found, Missing):
+            return Diagnosis(None, None, found.why)
+        rebuilt = rebuild(dump, launch.grid, launch.kernel, found)
+        if isinstance(rebuilt, Missing):
+            return Diagnosis(found, None, rebuilt.why)
+        module = with_positions(found.module, launch.name, found.text, launch.function)
+        match = compare(
+            dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest
+        )
+        return Diagnosis(found, match)
+
+    kernels = {g: k for g in dump.grids if not g.system and (k := _kernel(dump, g)) is not None}
+    graph = wait_for(dump, {grid: function for grid, (_, function) in kernels.items()})
+    launches = []
+    for grid in dump.grids:
+        kernel, function = kernels.get(grid, (None, None))
+        launch = Launched(
+            grid, dump.devices[grid.device], kernel, function,
+            tuple(c for c in dump.ctas if c.grid is grid), dump.absent(grid),
             tuple(e for e in graph.entries if e.groups[0].cta.grid is grid),
-        )
-        for grid in dump.grids
-    )  # fmt: skip
+        )  # fmt: skip
+        if check and launch.kernel is not None and any(map(is_waiting, launch.entries)):
+            groups = [g for g in graph.groups if g.cta.grid is grid]
+            launch = replace(launch, diagnosis=diagnose(launch, groups))
+        launches.append(launch)
     return Autopsy(
-        str(path), dump.driver, dump.devices, launches, graph.cycle, tuple(_lacks(launches))
-    )
+        str(path), dump.driver, dump.devices, tuple(launches), graph.cycle, dump.faults,
+        tuple(_lacks(dump.driver, launches)),
+    )  # fmt: skip
 
 
-def _code(dump: CoreDump, grid: Grid) -> Code | None:
-    """The code of a kernel: that of the loaded cubin in which its first instruction lies."""
-    for number, loaded in enumerate(dump.images):
-        if loaded.relocated and loaded.device == grid.device:
-            image = Image(loaded.data, f"{dump.path}: cubin {number}")
-            symbol = image.symbol_at(grid.entry)
-            function = function_at(image, grid.entry)
-            if symbol is not None and function is not None:
-                return Code(image, function, image.info(symbol))
-    return None
+def _kernel(dump: CoreDump, grid: Grid) -> tuple[Loaded, Function] | None:
+    """A launch's kernel and its code, if they are in the dump."""
+    found = dump.image_of(grid)
+    if found is None:
+        return None
+    image = Image(found.data, f"{dump.path}: the cubin of grid {grid.id}")
+    symbol, function = image.symbol_at(grid.entry), function_at(image, grid.entry)
+    if symbol is None or function is None:
+        return None
+    return loaded(dump, grid, image, image.info(symbol)), function
 
 
-def _lacks(launches: tuple[Launched, ...]) -> Iterator[Lack]:
-    if any(launch.code is None for launch in launches):
-        yield Lack(
-            "the code of a kernel is not in the dump, so where its warps stand is not known",
-            "leave skip_relocated_elf_images out of CUDA_COREDUMP_GENERATION_FLAGS",
-        )
+def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack]:
     ctas = [cta for launch in launches for cta in launch.ctas]
-    if ctas and all(cta.shared is None for cta in ctas):
+    flags = "" if driver is None else driver.skipped
+    if any(launch.kernel is None and not launch.grid.system for launch in launches):
         yield Lack(
-            "the dump has no shared memory (skip_shared_memory was set): the state of mbarriers is "
-            "not known",
+            "the code of a kernel is not in the dump, so what its warps wait for is not known"
+        )
+    if any(launch.ctas and launch.shared for launch in launches) and all(
+        cta.shared is None for cta in ctas
+    ):
+        was = "skip_shared_memory was set" if "skip_shared_memory" in flags else "was it left out?"
+        yield Lack(
+            f"the dump has no shared memory ({was}): the state of mbarriers is not known",
             "leave that flag out of CUDA_COREDUMP_GENERATION_FLAGS",
         )
-    codes = [launch.code for launch in launches if launch.code is not None]
-    if any(not any(i.lines for i in code.function.code.values()) for code in codes):
+    functions = [launch.function for launch in launches if launch.function is not None]
+    if any(not any(i.lines for i in one.code.values()) for one in functions):
         yield Lack(
-            "the machine code has no source lines",
-            "compile with -lineinfo (nvcc, NVRTC); then the dump holds the PTX as well",
+            "the machine code has no lines of the source",
+            "compile with -lineinfo (nvcc, NVRTC), and the dump has the PTX as well",
         )
+    for why in dict.fromkeys(o.diagnosis.missing for o in launches if o.diagnosis is not None):
+        if why:
+            yield Lack(why)

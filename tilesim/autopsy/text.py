@@ -1,18 +1,23 @@
-"""An autopsy as text: the verdict, the cause, what waits for what, and what is not known."""
+"""An autopsy as text: the verdict, the cause, what waits for what, and what is not known.
+
+Names in a dump are untrusted: what a terminal would obey is escaped where lines are made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from tilesim.autopsy.core_dump import Triple
-from tilesim.autopsy.pipeline import Autopsy, Launched
+from tilesim.autopsy.core_dump import Triple, exception_text
+from tilesim.autopsy.compare import Match
+from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
-from tilesim.autopsy.waits import Group, Running, numbers
+from tilesim.autopsy.waits import Group, numbers
 from tilesim.cubin.sass import Instruction, SourceLine
-from tilesim.files import source_lines
-from tilesim.layout import COLUMN, PLAIN, Style, field
+from tilesim.ir.loc import Loc
+from tilesim.layout import COLUMN, PLAIN, Style, field, line_of, quoted, wrapped
 from tilesim.ptx.demangle import readable
+from tilesim.repair.text import of_repairs
 from tilesim.wording import count, inert, printable, ranges
 
 #: what a state is called, and the verdict of a check that has its colour
@@ -40,33 +45,118 @@ def _lines(found: Autopsy, style: Style) -> Iterator[str]:
         if number:
             yield ""
         yield from _launch(found, launch, style)
-    if found.lacks:
+    said = [*facts(found)]
+    if said:
         yield ""
-    label = "unknown"
+    previous = ""
+    for label, text in said:
+        yield from _field("" if label == previous else label, text, style)
+        previous = label
+
+
+def facts(found: Autopsy) -> Iterator[tuple[str, str]]:
+    """Exceptions that the SMs say, what is not known, and what was taken for granted: each with its
+    label."""
+    several = len(found.devices) > 1
+    for fault in found.faults:
+        where = f"SM {fault.sm}{f' of device {fault.device}' if several else ''}"
+        at = "" if fault.pc is None else f" at {fault.pc:#x}"
+        yield "exception", f"{exception_text(fault.exception)}, on {where}{at}"
     for lack in found.lacks:
-        yield from field(label, str(lack), style, indent=2)
-        label = ""
+        yield "unknown", str(lack)
+    for launch in found.launches:
+        ptx = launch.diagnosis and launch.diagnosis.ptx
+        match = launch.diagnosis and launch.diagnosis.match
+        if ptx:
+            yield "PTX", f"{ptx.source}: {ptx.evidence}"
+            yield from (("PTX", text) for text in ptx.differs)
+        if match:
+            yield from (("assumes", f"{one.name}: {one.text}") for one in match.assumed)
+
+
+def _field(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
+    return field(label, printable(text, ""), style, indent=2, hang=hang)
+
+
+# ---------------------------------------------------------------------- a launch
 
 
 def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
     yield headline(found, launch, style)
-    if not launch.ctas:
-        return
-    yield ""
-    label = "waits"
-    for entry in launch.entries:
-        if not isinstance(entry.wait, Running):
-            yield from _entry(label, entry, launch, style)
-            label = ""
-    label = "stands"
-    for entry in launch.entries:
-        if isinstance(entry.wait, Running):
-            yield from _entry(label, entry, launch, style)
-            label = ""
+    previous = ""
+    for label, text in pending(found, launch):
+        yield from _field("" if label == previous else label, text, style)
+        previous = label
+    match = launch.diagnosis and launch.diagnosis.match
+    if match:
+        yield ""
+        yield from _cause(match, style)
+    if launch.entries:
+        yield ""
+    yield from _entries("waits", [e for e in launch.entries if is_waiting(e)], launch, style)
+    yield from _entries("others", [e for e in launch.entries if not is_waiting(e)], launch, style)
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
-        around = [groups_text([g]) for g in (*cycle, cycle[0])]
-        yield from field("cycle", " -> ".join(around), style)
+        around = " -> ".join(groups_text([g]) for g in (*cycle, cycle[0]))
+        yield from _field("cycle", around, style)
+
+
+#: culprits that are shown
+_CULPRITS = 3
+
+
+def _cause(match: Match, style: Style) -> Iterator[str]:
+    """What a check says of the hang: the cause, what did it, what to change."""
+    finding = match.finding
+    if finding is not None:
+        head = f"{finding.rule}: {finding.message}"
+        yield from wrapped(style.paint(printable(head, ""), "failed"), 2, 4, style)
+        if finding.cause:
+            yield from _field("cause", finding.cause, style)
+        label = "culprit"
+        for culprit in finding.culprits[:_CULPRITS]:
+            yield from _field(label, f"{culprit.role}: {culprit.action}", style)
+            yield from map(printable, quoted(culprit.loc, COLUMN, style))
+            label = ""
+        if finding.fix:
+            yield from _field("fix", finding.fix, style)
+    label = "check"
+    for text in (*match.says, *match.differs, *match.contradicts):
+        yield from _field(label, text, style, hang=2)
+        label = ""
+    if match.report is not None and match.report.repairs is not None:
+        yield from map(printable, of_repairs(match.report.repairs, style))
+
+
+def pending(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
+    """Of a launch of which no CTA runs: what it needs, and what the others on its device hold."""
+    if launch.ctas:
+        return
+    device = launch.device
+    if launch.kernel is not None:
+        yield "needs", needs(launch)
+    others = [o for o in found.launches if o.device == device and o.ctas]
+    for other in others:
+        sms = len({cta.sm for cta in other.ctas})
+        ctas = count(len(other.ctas), "CTA")
+        yield "held", f"{name(other)}: {ctas} on {sms} of {device.sms} SMs; {needs(other)}"
+    if others:
+        yield "held", "whether it waits for these, or for an earlier kernel, is not in the dump"
+    else:
+        yield "held", "no other kernel runs on its device"
+
+
+def needs(launch: Launched) -> str:
+    """What a CTA of a launch takes of an SM, as far as it is known."""
+    threads = launch.grid.block[0] * launch.grid.block[1] * launch.grid.block[2]
+    parts = [f"{count(threads, 'thread')} of {launch.grid.registers} registers"]
+    if launch.shared is not None:
+        parts.append(f"{launch.shared:,} bytes of shared memory")
+    elif launch.kernel is not None:
+        parts.append(
+            f"{launch.kernel.info.shared:,} bytes of static shared memory (dynamic is not known)"
+        )
+    return f"a CTA has {', '.join(parts)}"
 
 
 def headline(found: Autopsy, launch: Launched, style: Style = PLAIN) -> str:
@@ -79,6 +169,8 @@ def headline(found: Autopsy, launch: Launched, style: Style = PLAIN) -> str:
 
 def name(launch: Launched) -> str:
     """The kernel's name in C++, or where it lies."""
+    if launch.grid.system:
+        return "a kernel of the driver"
     if not launch.name:
         return f"the kernel at {launch.grid.entry:#x}"
     return printable(readable(launch.name), "")
@@ -91,10 +183,12 @@ def launch_text(launch: Launched) -> str:
     if any(grid.cluster):
         parts.append(f"cluster {size(grid.cluster)}")
     parts.append("sm_{}{}".format(*launch.device.arch))
-    resident, total = len(launch.ctas), launch.total
-    said = f"{resident:,} of {count(total, 'CTA')} resident"
-    if resident < total:
-        said += f", {total - resident:,} not started or ended"
+    said = f"{len(launch.ctas):,} of {count(grid.ctas, 'CTA')} resident"
+    ended, unknown = launch.absent
+    if ended:
+        said += f", {ended:,} ended"
+    if unknown:
+        said += f", {unknown:,} not started{'' if grid.status == 'pending' else ' or ended'}"
     return f"{', '.join(parts)}; {said}"
 
 
@@ -106,11 +200,16 @@ def size(of: Triple) -> str:
     return "x".join(map(str, dimensions))
 
 
-def _entry(label: str, entry: Entry, launch: Launched, style: Style) -> Iterator[str]:
-    yield from field(label, entry_text(entry, launch), style, hang=2)
-    yield from _place(entry.groups[0], style)
-    for line in entry_notes(entry):
-        yield from field("", f"  {line}", style, hang=2)
+# ---------------------------------------------------------------------- what waits
+
+
+def _entries(label: str, entries: Sequence[Entry], launch: Launched, style: Style) -> Iterator[str]:
+    for entry in entries:
+        yield from _field(label, entry_text(entry, launch), style, hang=2)
+        label = ""
+        yield from _place(entry.groups[0], style)
+        for line in entry_notes(entry):
+            yield from _field("", f"  {line}", style, hang=2)
 
 
 def own_groups(entry: Entry) -> list[Group]:
@@ -122,7 +221,7 @@ def entry_text(entry: Entry, launch: Launched) -> str:
     """``warps 0-3 wait for mbarrier 0xc08, parity 1, in CTAs 0-2``."""
     first = own_groups(entry)
     said = f"{groups_text(first)} {doing(first)}"
-    if launch.total == 1:
+    if launch.grid.ctas == 1:
         return said
     return f"{said}, in CTA{'' if len(entry.ctas) == 1 else 's'} {ranges(entry.ctas)}"
 
@@ -167,23 +266,19 @@ def doing(groups: Sequence[Group]) -> str:
 
 def _place(group: Group, style: Style) -> Iterator[str]:
     """Where a group stands: the line, and the calls around it, as they are in the source."""
+    yield from _field("", f"  at {where(group)}", style)
     instruction = group.wait.instruction
-    yield from field("", f"at {where(group)}", style)
-    lines = () if instruction is None else instruction.lines
-    for line in lines:
-        text = quoted(line)
-        if text:
-            room = max(style.width - COLUMN - 4, 20)
+    for line in () if instruction is None else instruction.lines:
+        if text := line_of(Loc(line.file, line.line)):
             said = f"{short(line)} | {text}"
-            yield f"{' ' * COLUMN}  {said if len(said) <= room else said[: room - 3] + '...'}"
+            room = max(style.width - COLUMN - 6, 20)
+            yield f"{' ' * COLUMN}    {said if len(said) <= room else said[: room - 3] + '...'}"
 
 
 def where(group: Group) -> str:
     """The place of a group: its line, or its instruction."""
     instruction = group.wait.instruction
-    if instruction is None:
-        return f"+{group.pc:#x}"
-    return place(instruction)
+    return f"+{group.pc:#x}" if instruction is None else place(instruction)
 
 
 def place(instruction: Instruction) -> str:
@@ -196,9 +291,3 @@ def place(instruction: Instruction) -> str:
 def short(line: SourceLine) -> str:
     """A line with the file's name only."""
     return printable(f"{PurePath(line.file).name}:{line.line}", "")
-
-
-def quoted(line: SourceLine) -> str:
-    """What a line says; empty if its file cannot be read or is not to be shown."""
-    text = source_lines(line.file)
-    return printable(text[line.line - 1].strip()) if 0 < line.line <= len(text) else ""

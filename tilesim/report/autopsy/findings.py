@@ -15,19 +15,15 @@ from tilesim.autopsy.text import (
     own_groups,
     where,
 )
-from tilesim.autopsy.wait_for import Entry
-from tilesim.autopsy.waits import Group
+from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.checker import Report
 from tilesim.cubin.sass import Instruction
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
-from tilesim.report import sarif
+from tilesim.records import replace
 from tilesim.report.result import Checked
-
-
-def render_sarif(found: Autopsy) -> str:
-    """The log for code scanning, ending with a newline."""
-    return sarif.render(results(found))
+from tilesim.sim.observers.timeline import Releaser, Waiter
+from tilesim.wording import count
 
 
 def results(found: Autopsy) -> Iterator[Checked]:
@@ -36,49 +32,82 @@ def results(found: Autopsy) -> Iterator[Checked]:
         finding = waiting(found, launch)
         if finding is not None:
             report = Report(launch.name, "failed", launch_text(launch), (finding,))
-            yield Checked(
-                name(launch), f"sm_{launch.device.arch[0]}{launch.device.arch[1]}", report
-            )
+            yield Checked(name(launch), "sm_{}{}".format(*launch.device.arch), report)
 
 
 def waiting(found: Autopsy, launch: Launched) -> Finding | None:
-    """What the dump says of a kernel that waits; None if no wait is known."""
+    """What the dump says of a kernel that waits; None if no wait is known. Where a check finds this
+    hang, the cause and the culprits are its."""
     entries = [e for e in launch.entries if is_waiting(e)]
     if not entries:
         return None
-    sides = tuple(_side(entry, launch, found.path) for entry in entries)
+    sides = tuple(_side(entry, found.path) for entry in entries)
     notes = [line for e in entries for line in (entry_text(e, launch), *entry_notes(e))]
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
         notes.append(f"cycle: {' -> '.join(groups_text([g]) for g in (*cycle, cycle[0]))}")
-    return Finding("deadlock", headline(launch), sides, tuple(notes))
+    finding = Finding("deadlock", headline(launch), sides, tuple(notes))
+    match = launch.diagnosis and launch.diagnosis.match
+    if not match:
+        return finding
+    finding = replace(finding, notes=(*match.says, *match.differs, *match.contradicts, *notes))
+    if match.kind != "same" or match.finding is None:
+        return finding
+    same = match.finding
+    return replace(finding, cause=same.cause, culprits=same.culprits, fix=same.fix)
 
 
 def headline(launch: Launched) -> str:
-    """``all 15 warps of the 3 CTAs that were running wait``."""
-    waits = {_warps(e) for e in launch.entries if is_waiting(e)}
-    return f"{launch_text(launch)}"
+    """``all 15 warps that were running wait``."""
+    every, waits = (
+        len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
+        for entries in (launch.entries, [e for e in launch.entries if is_waiting(e)])
+    )
+    warps = count(every, "warp")
+    return f"all {warps} that were running wait" if waits == every else f"{waits} of {warps} wait"
 
 
-def _side(entry: Entry, launch: Launched, path: str) -> Participant:
+def _side(entry: Entry, path: str) -> Participant:
     """The groups of an entry as one side: the first warp stands for them."""
     first = own_groups(entry)
-    group = first[0]
-    action = f"{doing(first)} at {where(group)}"
-    return Participant(
-        groups_text(first), group.cta.number, group.warps[0], action, place(group, path)
-    )
+    action = f"{doing(first)} at {where(first[0])}"
+    place = loc(first[0].wait.instruction, path)
+    return Participant(groups_text(first), first[0].cta.number, first[0].warps[0], action, place)
 
 
-def place(group: Group, path: str) -> Loc:
-    """The line of the kernel at which a group stands; the dump itself without lines."""
-    instruction = group.wait.instruction
-    return Loc(path, 1) if instruction is None else loc(instruction, path)
-
-
-def loc(instruction: Instruction, path: str) -> Loc:
-    """The line of the kernel from which an instruction comes; the dump itself without lines."""
-    if not instruction.lines:
+def loc(instruction: Instruction | None, path: str) -> Loc:
+    """The line of the kernel from which an instruction comes; of code without lines the dump."""
+    if instruction is None or not instruction.lines:
         return Loc(path, 1)
     line = instruction.lines[-1]
     return Loc(line.file, line.line)
+
+
+def waiters(launch: Launched, path: str) -> tuple[Waiter, ...]:
+    """What waits for what, for a picture."""
+    entries = [e for e in launch.entries if is_waiting(e)]
+    of = {(g.cta.number, w, g.lanes): e for e in entries for g in e.groups for w in g.warps}
+    return tuple(_waiter(entry, of, path) for entry in entries)
+
+
+def _waiter(entry: Entry, of: dict[tuple[int, int, int], Entry], path: str) -> Waiter:
+    first = own_groups(entry)
+    text = doing(first)
+    return Waiter(
+        groups_text(first), groups_text(first), first[0].cta.number, text,
+        loc(first[0].wait.instruction, path), text.partition(" for ")[2],
+        entry.state[0] if entry.state else "",
+        tuple(_releaser(supply, of, path) for supply in entry.supplies),
+    )  # fmt: skip
+
+
+def _releaser(supply: Supply, of: dict[tuple[int, int, int], Entry], path: str) -> Releaser:
+    """What could release a wait: if that waits itself, it is called as it is there."""
+    group = supply.groups[0]
+    own = of.get((group.cta.number, group.warps[0], group.lanes))
+    groups = supply.groups if own is None else own_groups(own)
+    label = groups_text(groups)
+    state = f"{doing(groups)} at {loc(groups[0].wait.instruction, path)}"
+    instruction = supply.instructions[0] if supply.instructions else None
+    opcode = "" if instruction is None else instruction.opcode
+    return Releaser(label, label, groups[0].cta.number, opcode, loc(instruction, path), state)

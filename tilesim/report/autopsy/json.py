@@ -77,7 +77,12 @@ def _launch(found: Autopsy, launch: Launched) -> Json:
         "cluster": grid.cluster if any(grid.cluster) else None,
         "registers": grid.registers,
         "shared_bytes": launch.shared,
-        "ctas": {"total": launch.total, "resident": [cta.number for cta in launch.ctas]},
+        "ctas": {
+            "total": grid.ctas,
+            "resident": [cta.number for cta in launch.ctas],
+            "ended": launch.absent.ended,
+            "unknown": launch.absent.unknown,
+        },
         "entries": [_entry(entry) for entry in launch.entries],
         "cycle": _groups(g for g in found.cycle if g.cta.grid is grid),
     }
