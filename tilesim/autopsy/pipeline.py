@@ -93,7 +93,7 @@ class Lack:
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.remedy}" if self.remedy else self.what
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ def autopsy(
     seconds = time_limit.total_seconds() if isinstance(time_limit, timedelta) else time_limit
 
     def diagnose(launch: Launched, groups: Sequence[Group]) -> Diagnosis:
-        assert launch.kernel is not None and launch.function is not None
+        assert launch.kernel is not None
+        assert launch.function is not None
         found = find_ptx(launch.kernel, given)
         if isinstance(found, Missing):
             return Diagnosis(None, None, found.why)
@@ -159,9 +160,7 @@ def autopsy(
         if isinstance(rebuilt, Missing):
             return Diagnosis(found, None, rebuilt.why)
         module = with_positions(found.module, launch.name, found.text, launch.function)
-        match = compare(
-            dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest
-        )
+        match = compare(dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest)
         return Diagnosis(found, match)
 
     kernels = {g: k for g in dump.grids if not g.system and (k := _kernel(dump, g)) is not None}
@@ -197,25 +196,22 @@ def _kernel(dump: CoreDump, grid: Grid) -> tuple[Loaded, Function] | None:
 
 
 def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack]:
-    ctas = [cta for launch in launches for cta in launch.ctas]
-    flags = "" if driver is None else driver.skipped
-    if any(launch.kernel is None and not launch.grid.system for launch in launches):
+    skipped = () if driver is None else driver.skipped
+    if any(o.ctas and o.kernel is None and not o.grid.system for o in launches):
+        yield Lack("the code of a kernel is not in the dump: what its warps wait for is not known")
+    ctas = [cta for launch in launches for cta in launch.ctas if cta.shared_bytes]
+    if ctas and all(cta.shared is None for cta in ctas):
+        flag = "skip_shared_memory" in skipped
         yield Lack(
-            "the code of a kernel is not in the dump, so what its warps wait for is not known"
-        )
-    if any(launch.ctas and launch.shared for launch in launches) and all(
-        cta.shared is None for cta in ctas
-    ):
-        was = "skip_shared_memory was set" if "skip_shared_memory" in flags else "was it left out?"
-        yield Lack(
-            f"the dump has no shared memory ({was}): the state of mbarriers is not known",
-            "leave that flag out of CUDA_COREDUMP_GENERATION_FLAGS",
+            f"the dump has no shared memory{' (skip_shared_memory was set)' if flag else ''}: the "
+            "state of mbarriers is not known",
+            "leave that flag out of CUDA_COREDUMP_GENERATION_FLAGS" if flag else "",
         )
     functions = [launch.function for launch in launches if launch.function is not None]
     if any(not any(i.lines for i in one.code.values()) for one in functions):
         yield Lack(
             "the machine code has no lines of the source",
-            "compile with -lineinfo (nvcc, NVRTC), and the dump has the PTX as well",
+            "compile with -lineinfo (nvcc, NVRTC), then the dump has the PTX as well",
         )
     for why in dict.fromkeys(o.diagnosis.missing for o in launches if o.diagnosis is not None):
         if why:

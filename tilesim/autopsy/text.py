@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from tilesim.autopsy.core_dump import Triple, exception_text
 from tilesim.autopsy.compare import Match
+from tilesim.autopsy.core_dump import Triple, exception_text
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, numbers
@@ -41,10 +41,15 @@ def _lines(found: Autopsy, style: Style) -> Iterator[str]:
     if not found.launches:
         devices = count(len(found.devices), "device")
         yield f"{style.paint('IDLE', 'proved')} no kernel was running on {devices}"
-    for number, launch in enumerate(found.launches):
+    waiting = [launch for launch in found.launches if not launch.ctas]
+    left = waiting[_PENDING:]
+    for number, launch in enumerate(o for o in found.launches if o not in left):
         if number:
             yield ""
         yield from _launch(found, launch, style)
+    if left:
+        verb = "have" if left[1:] else "has"
+        yield f"and {count(len(left), 'kernel')} more that {verb} not begun"
     said = [*facts(found)]
     if said:
         yield ""
@@ -101,7 +106,8 @@ def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
         yield from _field("cycle", around, style)
 
 
-#: culprits that are shown
+#: kernels that have not begun, and culprits, that are shown
+_PENDING = 8
 _CULPRITS = 3
 
 
@@ -149,7 +155,7 @@ def pending(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
 def needs(launch: Launched) -> str:
     """What a CTA of a launch takes of an SM, as far as it is known."""
     threads = launch.grid.block[0] * launch.grid.block[1] * launch.grid.block[2]
-    parts = [f"{count(threads, 'thread')} of {launch.grid.registers} registers"]
+    parts = [f"{count(threads, 'thread')} of {launch.grid.registers} registers each"]
     if launch.shared is not None:
         parts.append(f"{launch.shared:,} bytes of shared memory")
     elif launch.kernel is not None:

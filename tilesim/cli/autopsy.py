@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from tilesim.autopsy import autopsy, text
+from tilesim.autopsy.compare import TIME_LIMIT
 from tilesim.autopsy.trigger import dump_of
-from tilesim.cli.options import FILE, deliver, output_option, say, source_root_option, style_for
+from tilesim.cli.options import (
+    FILE,
+    PATH,
+    deliver,
+    output_option,
+    say,
+    source_root_option,
+    style_for,
+    suggest_option,
+    time_option,
+)
 from tilesim.errors import UsageError
 from tilesim.files import show_below
+from tilesim.report.autopsy import FORMATS, render
 
 
 @click.command()
@@ -20,7 +33,19 @@ from tilesim.files import show_below
     "--pid", type=click.IntRange(1), metavar="P",
     help="Have the driver dump this process now, which was started for it (tilesim watch).",
 )  # fmt: skip
+@click.option(
+    "--ptx", type=PATH, metavar="FILE|FOLDER|PROGRAM",
+    help="Where the PTX of the kernels is; the dump itself has it if they were compiled with "
+    "-lineinfo.",
+)  # fmt: skip
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", *FORMATS]), default="text",
+    show_default=True, help="How to report.",
+)  # fmt: skip
 @output_option
+@time_option("--time-limit", f"{TIME_LIMIT:g}s", "What checking a kernel may take.")
+@click.option("--no-check", is_flag=True, help="Look for no cause: say what the dump says.")
+@suggest_option
 @source_root_option
 @click.pass_context
 def command(
@@ -28,7 +53,12 @@ def command(
     /,
     core: Path | None,
     pid: int | None,
+    ptx: Path | None,
+    output_format: str,
     output: Path | None,
+    time_limit: timedelta,
+    no_check: bool,
+    suggest: timedelta | None,
     source_roots: tuple[Path, ...],
 ) -> None:
     """Say which warps of a hung GPU wait for what, from its core dump.
@@ -43,8 +73,10 @@ def command(
         core = dump_of(pid)
         say(f"the dump of process {pid} is {core}; what it does on the GPU has ended", err=True)
     assert core is not None
-    found = autopsy(core)
-    if output is None:
+    found = autopsy(core, ptx, check=not no_check, time_limit=time_limit, suggest=suggest)
+    if output_format != "text":
+        deliver(render(output_format, found), output)
+    elif output is None:
         style = style_for(sys.stdout)
         click.echo(text.render(found, style), nl=False, color=style.colour)
     else:

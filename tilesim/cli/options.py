@@ -118,6 +118,7 @@ class Seconds(click.FloatRange):
 
 
 FILE = Place(dir_okay=False, path_type=Path)
+PATH = Place(path_type=Path)
 FOLDER = Place(file_okay=False, path_type=Path)
 
 param_option: Decorator = click.option(
@@ -138,7 +139,7 @@ kernel_option: Decorator = click.option(
 source_root_option: Decorator = click.option(
     "--source-root", "source_roots", metavar="FOLDER", type=FOLDER, multiple=True,
     help="Show lines of source files that PTX and .tile files name below this folder; of others "
-    "only those below the working folder are shown.",
+    "only those below the working folder are shown. Files of another machine are looked for there.",
 )  # fmt: skip
 
 

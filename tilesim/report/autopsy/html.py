@@ -10,14 +10,12 @@ from tilesim.autopsy.text import (
     entry_notes,
     entry_text,
     facts,
-    groups_text,
     launch_text,
     name,
     pending,
     where,
 )
 from tilesim.autopsy.wait_for import Entry
-from tilesim.layout import excerpt
 from tilesim.report.autopsy.findings import loc, waiters
 from tilesim.report.clean import clean
 from tilesim.report.html import waitfor
@@ -33,7 +31,7 @@ def render(found: Autopsy) -> str:
     body = "\n".join(
         part for n, launch in enumerate(found.launches) for part in _launch(found, launch, n)
     )
-    rest = table([(label, text) for label, text in facts(found)])
+    rest = table([*facts(found)])
     nothing = "" if found.launches else "<p>No kernel was running.</p>\n"
     return printable(document("Autopsy of a GPU", f"{nothing}{body}\n{rest}"))
 
@@ -42,7 +40,9 @@ def _launch(found: Autopsy, launch: Launched, number: int) -> Iterator[str]:
     badge = f'<span class="badge {_COLOURS.get(launch.state, "")}">{launch.state}</span>'
     yield f'<section id="l{number}">'
     yield f"<h2>{badge}<code>{escape(name(launch))}</code></h2>"
-    yield table([("launch", launch_text(launch)), *((label, t) for label, t in pending(found, launch))])
+    yield table(
+        [("launch", launch_text(launch)), *((label, t) for label, t in pending(found, launch))]
+    )
     yield from _cause(launch)
     graph = waitfor.draw(clean(waiters(launch, found.path)))
     if graph is not None:

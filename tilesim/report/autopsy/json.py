@@ -9,11 +9,13 @@ from dataclasses import fields
 from typing import Any
 
 from tilesim.autopsy import waits
-from tilesim.autopsy.pipeline import Autopsy, Launched
+from tilesim.autopsy.core_dump import exception_text
+from tilesim.autopsy.pipeline import Autopsy, Diagnosis, Launched
 from tilesim.autopsy.text import name
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, Standing, Wait, numbers
 from tilesim.cubin.sass import Instruction
+from tilesim.report.json import finding_json, repairs_json
 
 SCHEMA = "tilesim.autopsy/1"
 
@@ -55,6 +57,11 @@ def document(found: Autopsy) -> Json:
         "devices": [
             {"number": d.number, "arch": arch(d.arch), "sms": d.sms} for d in found.devices
         ],
+        "exceptions": [
+            {"device": f.device, "sm": f.sm, "number": f.exception,
+             "text": exception_text(f.exception), "pc": f.pc}
+            for f in found.faults
+        ],
         "launches": [_launch(found, launch) for launch in found.launches],
         "unknown": [{"what": lack.what, "remedy": lack.remedy} for lack in found.lacks],
     }  # fmt: skip
@@ -85,7 +92,31 @@ def _launch(found: Autopsy, launch: Launched) -> Json:
         },
         "entries": [_entry(entry) for entry in launch.entries],
         "cycle": _groups(g for g in found.cycle if g.cta.grid is grid),
+        "diagnosis": None if launch.diagnosis is None else _diagnosis(launch.diagnosis),
     }
+
+
+def _diagnosis(diagnosis: Diagnosis) -> Json:
+    """What a check says; ``ptx`` is null if there is none, ``match`` if nothing was checked."""
+    ptx, match = diagnosis.ptx, diagnosis.match
+    return {
+        "missing": diagnosis.missing or None,
+        "ptx": None if ptx is None else {
+            "source": ptx.source, "certain": ptx.certain, "evidence": ptx.evidence,
+            "differs": ptx.differs,
+        },
+        "match": None if match is None else {
+            "kind": match.kind,
+            "says": match.says,
+            "differs": match.differs,
+            "contradicts": match.contradicts,
+            "assumed": [{"name": one.name, "text": one.text} for one in match.assumed],
+            "finding": match.finding and finding_json(match.finding, None),
+            "verdict": match.report and match.report.overall,
+            "repairs": repairs_json(match.report.repairs)
+            if match.report is not None and match.report.repairs is not None else None,
+        },
+    }  # fmt: skip
 
 
 def _entry(entry: Entry) -> Json:
