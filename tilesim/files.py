@@ -76,7 +76,7 @@ def source_lines(file: str) -> tuple[str, ...]:
         return tuple(line.rstrip("\n") for line in held[2])  # a notebook's cell: there is no file
     if not file or "\0" in file:
         return ()
-    real = _elsewhere(os.path.realpath(file))
+    real = found(file)
     if not _is_shown(real):
         _withheld[file] = None
         return ()
@@ -87,15 +87,17 @@ def source_lines(file: str) -> tuple[str, ...]:
     return _lines(real, known.st_mtime_ns, known.st_size)
 
 
-def _elsewhere(real: str) -> str:
-    """A file that is not there, as of code that was compiled on another machine, below the folders
-    that the user names: where most of the end of its path is the same. Itself if it is nowhere."""
+def found(file: str) -> str:
+    """Where a source file is. One that is not there, as of code that was compiled on another
+    machine, is looked for below the folders that the user names: where most of the end of its path
+    is the same."""
+    real = os.path.realpath(file)
     if _roots and not os.path.exists(real):
         parts = Path(real).parts[1:]
         for begin in range(len(parts)):
             for root in sorted(_roots):
-                if os.path.isfile(found := os.path.join(root, *parts[begin:])):
-                    return os.path.realpath(found)
+                if os.path.isfile(place := os.path.join(root, *parts[begin:])):
+                    return os.path.realpath(place)
     return real
 
 

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
-from tilesim.autopsy import autopsy, render
+from tilesim.autopsy import Autopsy, autopsy, pipeline, render
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.cli import main
+from tilesim.cubin import disassembly
+from tilesim.cubin.errors import CubinError
+from tilesim.files import show_below
+from tilesim.layout import Style
 from tilesim.records import replace
+from tilesim.report import autopsy as formats
 
 from . import dump_writer as writer
 
 DUMPS = Path(__file__).parent / "dumps"
+GOLDEN = Path(__file__).parent / "golden"
+REAL = ("ring", "waits", "states")
 RING = str(DUMPS / "ring.nvcudmp.gz")
 
 
 def command(*arguments: str) -> Result:
     """Runs ``tilesim autopsy``."""
     return CliRunner().invoke(main, ["autopsy", *arguments])
+
+
+def report(name: str) -> str:
+    """The report on a real dump, with lines of its source."""
+    show_below([DUMPS])
+    try:
+        return render(autopsy(DUMPS / f"{name}.nvcudmp.gz"), Style(verbose=True))
+    finally:
+        show_below([])
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_reports_are_these(name: str) -> None:
+    assert report(name) == (GOLDEN / f"{name}.txt").read_text(), "python -m tests.autopsy.update"
 
 
 def text(dump: writer.Dump, folder: Path) -> str:
@@ -110,3 +133,109 @@ def test_a_dump_without_shared_memory_says_which_flag_to_leave_out(tmp_path: Pat
         "known; leave that flag out of CUDA_COREDUMP_GENERATION_FLAGS"
     ) in said
     assert "0xc08" in said
+
+
+# ---------------------------------------------------------------------- formats
+
+
+@pytest.fixture(scope="module")
+def ring() -> Autopsy:
+    """The ring's dump, which hangs as a check of its PTX says."""
+    return autopsy(RING)
+
+
+@pytest.fixture
+def source() -> Iterator[None]:
+    """The source of the dumps is where the user says."""
+    show_below([DUMPS])
+    yield
+    show_below([])
+
+
+def test_json_says_what_waits_for_what_and_why(ring: Autopsy) -> None:
+    document = json.loads(formats.render("json", ring))
+    assert (document["schema"], document["exit"]) == ("tilesim.autopsy/1", 1)
+    assert document["driver"] == {"release": "580.159", "cuda": "13.0"}
+    assert document["devices"] == [{"number": 0, "arch": "sm_90", "sms": 132}]
+    (launch,) = document["launches"]
+    assert (launch["kernel"], launch["name"], launch["state"]) == (
+        "_Z4ringPKfPfii", "ring", "hangs",
+    )  # fmt: skip
+    assert (launch["grid"], launch["block"], launch["cluster"]) == ([3, 1, 1], [160, 1, 1], None)
+    assert launch["ctas"] == {"total": 3, "resident": [0, 1, 2], "ended": 0, "unknown": 0}
+    consumer, producer = launch["entries"]
+    assert (consumer["kind"], consumer["on"]) == (
+        "mbarrier", {"address": 0xC08, "rank": None, "parity": 1},
+    )  # fmt: skip
+    assert (producer["kind"], producer["on"]) == (
+        "mbarrier", {"address": 0xC18, "rank": None, "parity": 0},
+    )  # fmt: skip
+    assert [g["warps"] for g in consumer["groups"]] == [[0, 1, 2, 3]]
+    assert (producer["groups"][0]["warps"], producer["groups"][0]["lanes"]) == ([4], [0])
+    assert consumer["ctas"] == producer["ctas"] == [0, 1, 2]
+    place = consumer["place"]
+    assert place["instruction"].startswith("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [")
+    assert [line["line"] for line in place["lines"]] == [10, 21]
+    assert [g["warps"] for g in launch["cycle"]] == [[0, 1, 2, 3], [4]]
+    diagnosis = launch["diagnosis"]
+    assert diagnosis["ptx"]["certain"] is True
+    assert (diagnosis["match"]["kind"], diagnosis["match"]["verdict"]) == ("same", "failed")
+    assert diagnosis["match"]["finding"]["culprits"][0]["line"] == 20
+
+
+@pytest.mark.usefixtures("source")
+def test_sarif_has_a_result_at_the_line_of_the_culprit(ring: Autopsy) -> None:
+    (run,) = json.loads(formats.render("sarif", ring))["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("deadlock", "error")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("tests/autopsy/dumps/ring.cu")
+    assert place["region"]["snippet"]["text"].startswith("} else for (int i=0;i<tiles;i++){")
+    assert place["region"]["startLine"] == 20
+    said = result["message"]["text"]
+    assert said.startswith("ring: all 15 warps wait. Cause: ")
+    assert "check finds this hang" in said
+    assert len(result["codeFlows"][0]["threadFlows"]) == 2
+
+
+@pytest.mark.usefixtures("source")
+def test_the_page_stands_alone_and_shows_the_cycle(ring: Autopsy) -> None:
+    page = formats.render("html", ring)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    graph = page[page.index("<svg") : page.index("</svg>")]
+    assert graph.count("edge bad") >= 2
+    assert "warps 0-3" in graph
+    assert "warp 4 (lane 0)" in graph
+    assert "What waits for what" in page
+    assert "check finds this hang" in page
+
+
+def test_reports_are_written_to_a_file(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.json"
+    result = command(RING, "--no-check", "--format", "json", "-o", str(target))
+    assert (result.exit_code, result.stdout) == (1, "")
+    document = json.loads(target.read_text())
+    assert document["launches"][0]["diagnosis"] is None
+    assert [path.name for path in target.parent.iterdir()] == ["report.json"]
+
+
+def test_nvdisasm_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise CubinError("nvdisasm is not here: pip install 'tilesim[autopsy]'")
+
+    disassembly._functions.cache_clear()
+    monkeypatch.setattr(disassembly, "nvdisasm", missing)
+    result = command(RING)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: nvdisasm is not here: pip install 'tilesim[autopsy]'\n"
+
+
+def test_an_error_of_the_check_hides_nothing_of_the_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object, **more: object) -> None:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(pipeline, "compare", broken)
+    said = " ".join(render(autopsy(RING)).split())
+    assert "warps 0-3 wait for mbarrier 0xc08, parity 1" in said
+    assert "ended by an error of tilesim, a bug to report (MemoryError: too large)" in said

@@ -10,7 +10,7 @@ from tests.sim.timed import timed
 from tilesim.checker import check
 from tilesim.dsl.builder import Builder
 from tilesim.findings.finding import Iteration, Participant
-from tilesim.report.source import doing
+from tilesim.findings.sides import doing
 
 
 @ts.kernel(warps=2)

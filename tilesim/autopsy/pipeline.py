@@ -20,8 +20,8 @@ from tilesim.cubin.sass import Function
 from tilesim.records import dataclass, replace
 
 #: what is known of a launch: ``hangs``, all of its warps wait; ``waits``, some do, and of others
-#: that is not known; ``stopped``, a warp has met an exception; ``pending``, no CTA of it runs;
-#: ``open``, no wait is known
+#: that is not known; ``stopped``, a warp has met an exception or a trap; ``pending``, no CTA of it
+#: runs; ``open``, no wait is known
 State = Literal["hangs", "waits", "stopped", "pending", "open"]
 
 
@@ -72,7 +72,7 @@ class Launched:
         """What is known of it."""
         if not self.ctas:
             return "pending"
-        if any(isinstance(e.wait, Trap) and e.wait.exception for e in self.entries):
+        if any(isinstance(e.wait, Trap) for e in self.entries):
             return "stopped"
         waiting = [is_waiting(e) for e in self.entries]
         if not any(waiting):
@@ -160,7 +160,16 @@ def autopsy(
         if isinstance(rebuilt, Missing):
             return Diagnosis(found, None, rebuilt.why)
         module = with_positions(found.module, launch.name, found.text, launch.function)
-        match = compare(dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest)
+        try:
+            match = compare(
+                dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest
+            )
+        except Exception as error:  # what the dump says is worth having without a cause
+            why = f"{type(error).__name__}: {error}"
+            return Diagnosis(
+                found, None, f"checking {launch.name} ended by an error of tilesim, a bug to report"
+                f" ({why})",
+            )  # fmt: skip
         return Diagnosis(found, match)
 
     kernels = {g: k for g in dump.grids if not g.system and (k := _kernel(dump, g)) is not None}

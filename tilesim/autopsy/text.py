@@ -14,6 +14,7 @@ from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, numbers
 from tilesim.cubin.sass import Instruction, SourceLine
+from tilesim.findings.sides import side_text
 from tilesim.ir.loc import Loc
 from tilesim.layout import COLUMN, PLAIN, Style, field, line_of, quoted, wrapped
 from tilesim.ptx.demangle import readable
@@ -95,43 +96,85 @@ def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
     match = launch.diagnosis and launch.diagnosis.match
     if match:
         yield ""
-        yield from _cause(match, style)
+        yield from _cause(launch, match, style)
     if launch.entries:
         yield ""
-    yield from _entries("waits", [e for e in launch.entries if is_waiting(e)], launch, style)
-    yield from _entries("others", [e for e in launch.entries if not is_waiting(e)], launch, style)
+    shown: set[SourceLine] = set()
+    for label, wanted in (("waits", True), ("others", False)):
+        entries = [e for e in launch.entries if is_waiting(e) == wanted]
+        yield from _entries(label, entries, launch, shown, style)
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
         around = " -> ".join(groups_text([g]) for g in (*cycle, cycle[0]))
         yield from _field("cycle", around, style)
 
 
-#: kernels that have not begun, and culprits, that are shown
+#: kernels that have not begun, groups of warps, notes on each and culprits that are shown
 _PENDING = 8
+_ENTRIES = 16
+_NOTES = 8
 _CULPRITS = 3
 
 
-def _cause(match: Match, style: Style) -> Iterator[str]:
+def _cause(launch: Launched, match: Match, style: Style) -> Iterator[str]:
     """What a check says of the hang: the cause, what did it, what to change."""
     finding = match.finding
+    same = match.kind == "same"
+    if same:
+        head = f"deadlock: {waiting_text(launch)}"
+    elif finding is not None:
+        head = f"check: {finding.rule}: {finding.message}"
+    else:
+        head = f"check: {match.kind}"
+    first, *rest = wrapped(printable(head, ""), 2, 4, style)
+    rule = head.partition(":")[0]
+    yield first.replace(rule, style.paint(rule, "failed" if finding else "bounded"), 1)
+    yield from rest
+    if not same:
+        yield from _match(match, style)
     if finding is not None:
-        head = f"{finding.rule}: {finding.message}"
-        yield from wrapped(style.paint(printable(head, ""), "failed"), 2, 4, style)
         if finding.cause:
-            yield from _field("cause", finding.cause, style)
+            yield from _part("cause", finding.cause, style)
         label = "culprit"
+        several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
+        shown: set[tuple[str, ...]] = set()
         for culprit in finding.culprits[:_CULPRITS]:
-            yield from _field(label, f"{culprit.role}: {culprit.action}", style)
-            yield from map(printable, quoted(culprit.loc, COLUMN, style))
+            yield from _part(label, side_text(culprit, several=several), style)
+            if culprit.loc.written not in shown:
+                yield from (printable(line, "") for line in quoted(culprit.loc, COLUMN, style))
+            shown.add(culprit.loc.written)
             label = ""
         if finding.fix:
-            yield from _field("fix", finding.fix, style)
-    label = "check"
-    for text in (*match.says, *match.differs, *match.contradicts):
-        yield from _field(label, text, style, hang=2)
-        label = ""
+            yield from _part("fix", finding.fix, style)
+    if same:
+        yield from _match(match, style)
     if match.report is not None and match.report.repairs is not None:
-        yield from map(printable, of_repairs(match.report.repairs, style))
+        yield ""
+        yield from of_repairs(match.report.repairs, style)
+
+
+def _match(match: Match, style: Style) -> Iterator[str]:
+    for label, texts in (
+        ("match", match.says), ("differs", match.differs), ("assumes", match.contradicts),
+    ):  # fmt: skip
+        for number, text in enumerate(texts):
+            yield from _part("" if number else label, text, style, hang=2)
+
+
+def _part(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
+    return field(label, printable(text, ""), style, hang=hang)
+
+
+def waiting_text(launch: Launched) -> str:
+    """``all 15 warps wait``, ``12 of 15 warps wait``: those of the CTAs that were running."""
+    every, waits = (
+        len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
+        for entries in (launch.entries, [e for e in launch.entries if is_waiting(e)])
+    )
+    warps = count(every, "warp")
+    if waits == every:
+        return f"all {warps} wait" if every > 1 else "its warp waits"
+    return f"{waits} of {warps} {'wait' if waits != 1 else 'waits'}"
 
 
 def pending(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
@@ -170,7 +213,8 @@ def headline(found: Autopsy, launch: Launched, style: Style = PLAIN) -> str:
     word, verdict = _HEADS[launch.state]
     where = f" on device {launch.device.number}" if len(found.devices) > 1 else ""
     head = f"{style.paint(word, verdict)} {style.bold(name(launch))}"
-    return f"{head}  {launch_text(launch)}{where}"
+    waits = f"; {waiting_text(launch)}" if any(map(is_waiting, launch.entries)) else ""
+    return f"{head}  {launch_text(launch)}{where}{waits}"
 
 
 def name(launch: Launched) -> str:
@@ -209,13 +253,24 @@ def size(of: Triple) -> str:
 # ---------------------------------------------------------------------- what waits
 
 
-def _entries(label: str, entries: Sequence[Entry], launch: Launched, style: Style) -> Iterator[str]:
-    for entry in entries:
+def _entries(
+    label: str, entries: Sequence[Entry], launch: Launched, shown: set[SourceLine], style: Style
+) -> Iterator[str]:
+    """Entries, each with the lines at which it stands that are not ``shown`` already."""
+    every = style.verbose
+    for entry in entries if every else entries[:_ENTRIES]:
         yield from _field(label, entry_text(entry, launch), style, hang=2)
         label = ""
-        yield from _place(entry.groups[0], style)
-        for line in entry_notes(entry):
+        yield from _place(entry.groups[0], shown, style)
+        notes = entry_notes(entry)
+        for line in notes if every else notes[:_NOTES]:
             yield from _field("", f"  {line}", style, hang=2)
+        if not every and notes[_NOTES:]:
+            left = len(notes) - _NOTES
+            yield from _field("", f"  and {left} more (--verbose shows them)", style)
+    if not every and entries[_ENTRIES:]:
+        left = len(entries) - _ENTRIES
+        yield from _field("", f"and {left} more groups of warps (--verbose shows them)", style)
 
 
 def own_groups(entry: Entry) -> list[Group]:
@@ -234,16 +289,20 @@ def entry_text(entry: Entry, launch: Launched) -> str:
 
 def entry_notes(entry: Entry) -> list[str]:
     """The state of what is waited for, and what could release it."""
-    return [*entry.state, *(supply_text(s) for s in entry.supplies)]
+    return [*entry.state, *(supply_text(s, entry) for s in entry.supplies)]
 
 
-def supply_text(supply: Supply) -> str:
-    """``warp 4 could release it at ring.cu:9 < ring.cu:19; it waits for ...``."""
+def supply_text(supply: Supply, entry: Entry) -> str:
+    """``warp 4 could release it at ring.cu:9 < ring.cu:19; it waits for ...``; CTAs if they are
+    others than that of the entry."""
+    ctas = {g.cta.number: g.cta for g in supply.groups}
+    own = list(ctas.values()) == [entry.groups[0].cta]
+    of = "" if own else f" of CTA{'' if len(ctas) == 1 else 's'} {ranges(sorted(ctas))}"
     places = dict.fromkeys(place(i) for i in supply.instructions)
     could = "could release it at" if supply.certain else "may be able to release it at"
     subject = "it" if sum(len(g.warps) for g in supply.groups) == 1 else "they"
     also = f"; {subject} {doing(supply.groups)}"
-    return f"{groups_text(supply.groups)} {could} {', '.join(places)}{also}"
+    return f"{groups_text(supply.groups)}{of} {could} {', '.join(places)}{also}"
 
 
 def groups_text(groups: Sequence[Group]) -> str:
@@ -270,12 +329,13 @@ def doing(groups: Sequence[Group]) -> str:
     return " ".join(_PLURALS.get(word, word) for word in text.split(" "))
 
 
-def _place(group: Group, style: Style) -> Iterator[str]:
+def _place(group: Group, shown: set[SourceLine], style: Style) -> Iterator[str]:
     """Where a group stands: the line, and the calls around it, as they are in the source."""
     yield from _field("", f"  at {where(group)}", style)
     instruction = group.wait.instruction
     for line in () if instruction is None else instruction.lines:
-        if text := line_of(Loc(line.file, line.line)):
+        if line not in shown and (text := line_of(Loc(line.file, line.line))):
+            shown.add(line)
             said = f"{short(line)} | {text}"
             room = max(style.width - COLUMN - 6, 20)
             yield f"{' ' * COLUMN}    {said if len(said) <= room else said[: room - 3] + '...'}"

@@ -24,6 +24,8 @@ from tilesim.cli.options import (
 )
 from tilesim.errors import UsageError
 from tilesim.files import show_below
+from tilesim.layout import PLAIN
+from tilesim.records import replace
 from tilesim.report.autopsy import FORMATS, render
 
 
@@ -46,6 +48,7 @@ from tilesim.report.autopsy import FORMATS, render
 @time_option("--time-limit", f"{TIME_LIMIT:g}s", "What checking a kernel may take.")
 @click.option("--no-check", is_flag=True, help="Look for no cause: say what the dump says.")
 @suggest_option
+@click.option("-v", "--verbose", is_flag=True, help="Show all groups of warps.")
 @source_root_option
 @click.pass_context
 def command(
@@ -59,6 +62,7 @@ def command(
     time_limit: timedelta,
     no_check: bool,
     suggest: timedelta | None,
+    verbose: bool,
     source_roots: tuple[Path, ...],
 ) -> None:
     """Say which warps of a hung GPU wait for what, from its core dump.
@@ -78,7 +82,8 @@ def command(
         deliver(render(output_format, found), output)
     elif output is None:
         style = style_for(sys.stdout)
-        click.echo(text.render(found, style), nl=False, color=style.colour)
+        said = text.render(found, replace(style, verbose=verbose))
+        click.echo(said, nl=False, color=style.colour)
     else:
-        deliver(text.render(found), output)
+        deliver(text.render(found, replace(PLAIN, verbose=verbose)), output)
     ctx.exit(found.code)

@@ -14,13 +14,14 @@ from typing import Literal, get_args
 
 from tilesim.checker.assumptions import Leaning
 from tilesim.errors import UsageError
+from tilesim.findings.sides import doing
 from tilesim.ir.loc import Loc
 from tilesim.records import dataclass
 from tilesim.report.clean import clean
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
-from tilesim.report.source import doing, places, pointed
+from tilesim.report.source import places, pointed
 from tilesim.report.text import Folded, conditions, fold, summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step

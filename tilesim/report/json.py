@@ -11,10 +11,10 @@ from tilesim.checker.assumptions import Leaning
 from tilesim.checker.report import Claim
 from tilesim.errors import Diagnostic
 from tilesim.findings.finding import Finding, Iteration, Participant
+from tilesim.findings.sides import names_of
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import names_of
 
 SCHEMA = 1
 

@@ -18,12 +18,13 @@ from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.errors import Diagnostic
 from tilesim.findings.finding import Finding, Participant
 from tilesim.findings.rules import RULE_DOCS, RuleDoc
+from tilesim.findings.sides import doing
 from tilesim.ir.loc import Loc
 from tilesim.layout import line_of
 from tilesim.repair import Repairs
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import doing, pointed
+from tilesim.report.source import pointed
 from tilesim.report.text import Folded, fold
 from tilesim.transforms.rewrite import Patch
 

@@ -22,6 +22,7 @@ from tilesim.checker.report import Claim
 from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.findings.finding import Deed, Finding, Participant
 from tilesim.findings.rules import RULE_DOCS
+from tilesim.findings.sides import side_text
 from tilesim.ir.effects import Defines
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
@@ -38,7 +39,6 @@ from tilesim.repair.text import of_repairs
 from tilesim.report import story
 from tilesim.report.clean import clean
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import doing
 from tilesim.transforms.lower import lower
 from tilesim.wording import count, inert, printable, ranges
 
@@ -445,21 +445,13 @@ def _places(
 ) -> Iterator[str]:
     """Which warp did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
-        yield from field(label, _warp(participant, several=several), style)
+        yield from field(label, side_text(participant, several=several), style)
         if participant.loc.written in shown:
             yield f"{' ' * COLUMN}{participant.loc}"
         else:
             yield from quoted(participant.loc, COLUMN, style)
             shown.add(participant.loc.written)
         label = ""
-
-
-def _warp(p: Participant, *, several: bool) -> str:
-    """``producer (warp 4): waits on empty[0] parity 0``; the CTA only if there are several."""
-    place = [] if p.warp is None or p.role == f"warp {p.warp}" else [f"warp {p.warp}"]
-    if several or p.cta:
-        place.insert(0, f"CTA {p.cta}")
-    return f"{p.role} ({', '.join(place)}): {doing(p)}" if place else f"{p.role}: {doing(p)}"
 
 
 def _story(result: Checked, style: Style, detail: _Detail) -> Iterator[str]:

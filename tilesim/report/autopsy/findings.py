@@ -13,17 +13,19 @@ from tilesim.autopsy.text import (
     launch_text,
     name,
     own_groups,
+    waiting_text,
     where,
 )
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.checker import Report
 from tilesim.cubin.sass import Instruction
+from tilesim.files import found as found_file
+from tilesim.files import source_lines
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.records import replace
 from tilesim.report.result import Checked
 from tilesim.sim.observers.timeline import Releaser, Waiter
-from tilesim.wording import count
 
 
 def results(found: Autopsy) -> Iterator[Checked]:
@@ -46,7 +48,7 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
         notes.append(f"cycle: {' -> '.join(groups_text([g]) for g in (*cycle, cycle[0]))}")
-    finding = Finding("deadlock", headline(launch), sides, tuple(notes))
+    finding = Finding("deadlock", waiting_text(launch), sides, tuple(notes))
     match = launch.diagnosis and launch.diagnosis.match
     if not match:
         return finding
@@ -54,17 +56,13 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
     if match.kind != "same" or match.finding is None:
         return finding
     same = match.finding
-    return replace(finding, cause=same.cause, culprits=same.culprits, fix=same.fix)
+    culprits = tuple(replace(one, loc=_here(one.loc)) for one in same.culprits)
+    return replace(finding, cause=same.cause, culprits=culprits, fix=same.fix)
 
 
-def headline(launch: Launched) -> str:
-    """``all 15 warps that were running wait``."""
-    every, waits = (
-        len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
-        for entries in (launch.entries, [e for e in launch.entries if is_waiting(e)])
-    )
-    warps = count(every, "warp")
-    return f"all {warps} that were running wait" if waits == every else f"{waits} of {warps} wait"
+def _here(loc: Loc) -> Loc:
+    """A line of the source where its file is on this machine; PTX of a dump is in no file."""
+    return Loc(found_file(loc.file) if source_lines(loc.file) else loc.file, loc.line, loc.function)
 
 
 def _side(entry: Entry, path: str) -> Participant:
@@ -80,7 +78,7 @@ def loc(instruction: Instruction | None, path: str) -> Loc:
     if instruction is None or not instruction.lines:
         return Loc(path, 1)
     line = instruction.lines[-1]
-    return Loc(line.file, line.line)
+    return _here(Loc(line.file, line.line))
 
 
 def waiters(launch: Launched, path: str) -> tuple[Waiter, ...]:

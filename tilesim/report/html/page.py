@@ -7,13 +7,13 @@ from html import escape
 
 from tilesim.findings.finding import Finding
 from tilesim.findings.rules import RULE_DOCS
+from tilesim.findings.sides import doing
 from tilesim.ir.loc import Loc
 from tilesim.layout import excerpt
 from tilesim.repair import Repairs
 from tilesim.report.html import timeline, waitfor
 from tilesim.report.html.svg import style
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import doing
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
 from tilesim.report.text import Folded, conditions, fold, verdict_of
 from tilesim.sim.observers.timeline import Timeline
