@@ -317,6 +317,20 @@ def with_contents(rebuilt: Rebuilt, dump: CoreDump, written: Set[str]) -> Rebuil
     )
 
 
+def with_zeros(rebuilt: Rebuilt) -> Rebuilt:
+    """The launch with zeros at the beginning of the buffers of which nothing is known: the flags,
+    counters and locks that kernels wait for begin so, most often."""
+    zeros = Contents("u32", (0,) * (MOST_CONTENTS // 4))
+    bare = sorted({p.name for p in pointers(rebuilt.launch.params) if p.contents is None})
+    params = tuple(_given(one, dict.fromkeys(bare, zeros)) for one in rebuilt.launch.params)
+    text = f"what {', '.join(bare)} held at the start is not in the dump: zeros"
+    return replace(
+        rebuilt,
+        launch=replace(rebuilt.launch, params=params),
+        assumed=(*rebuilt.assumed, Assumed("contents", text)),
+    )
+
+
 def _held(dump: CoreDump, start: int) -> bytes:
     """What global memory holds from an address on, as far as it is in the dump."""
     for memory in dump.memory:
@@ -329,7 +343,9 @@ def _held(dump: CoreDump, start: int) -> bytes:
 def _given(one: Parameter, found: Mapping[str, Contents]) -> Parameter:
     match one:
         case Pointer(name=name) if name in found:
-            return replace(one, contents=found[name])
+            values = found[name].values
+            room = len(values) if one.bytes is None else one.bytes // 4
+            return replace(one, contents=replace(found[name], values=values[:room]))
         case Struct():
             fields = (replace(field, value=_given(field.value, found)) for field in one.fields)
             return replace(one, fields=tuple(fields))

@@ -22,6 +22,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.events import Trace
+from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.schedule import (
     Answers,
     Asker,
@@ -264,6 +265,24 @@ def retrace(
 
     run = repeat(simulation, parsed, inputs or {}, trace)
     return Recording.of(run, (recorder.timeline() for recorder in recorders))
+
+
+def ends(
+    program: Program | Mir,
+    witness: Witness | Mapping[str, Any],
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+) -> tuple[Machine, ...]:
+    """Repeats the schedule of a witness; the machines as it leaves them, by clusters: what each
+    warp still waits for.
+
+    Raises:
+        UsageError: the witness is malformed, or belongs to another kernel.
+    """
+    parsed, simulation = _fitting(program, witness)
+    machines: list[Machine] = []
+    simulation.watches = machines.append
+    repeat(simulation, parsed, inputs or {})
+    return tuple(machines)
 
 
 def _fitting(

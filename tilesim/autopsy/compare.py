@@ -1,0 +1,600 @@
+"""The deadlock that `check` finds in the PTX of a kernel, against the one in a dump.
+
+A dump shows the end of one schedule: which warps wait where, for which barrier and which phase. So
+does a run of the machine that ends in a deadlock. They are *the same hang* if each CTA of the dump
+has a CTA of the run in which the same warps wait at the same instructions for the same: barriers of
+both are told by a mapping that has to be one-to-one, keep the distances inside of a variable, and
+agree with the state of each barrier (phase, pending arrivals, pending bytes). CTAs need not have
+the same numbers, as CTAs of one kernel take the same steps. Otherwise the run with the fewest
+differences is the nearest; other schedules are tried before that is said.
+
+What the dump does not say (a register that is overwritten, memory that was not dumped, a line of
+code without a table) is taken to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import Literal, NamedTuple
+
+from tilesim.autopsy import mbarrier_word
+from tilesim.autopsy.core_dump import CoreDump, Cta
+from tilesim.autopsy.find_ptx import FoundPtx
+from tilesim.autopsy.launch import Assumed, Rebuilt, with_contents, with_zeros
+from tilesim.autopsy.waits import (
+    AsyncGroupWait,
+    ClusterBarrierWait,
+    GridDependencyWait,
+    Group,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    RegisterPoolWait,
+    Sleep,
+    TensorAllocWait,
+    Wait,
+    WarpWait,
+)
+from tilesim.checker import check
+from tilesim.checker.report import Report
+from tilesim.checker.witness import Witness, ends, replay
+from tilesim.errors import TilesimError
+from tilesim.findings.finding import Finding, Participant
+from tilesim.ir.mir import Mir
+from tilesim.ir.text.mir import fingerprint
+from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Module
+from tilesim.records import dataclass, replace
+from tilesim.repair import Wanted
+from tilesim.sim.machine.cta import Cta as RunCta
+from tilesim.sim.machine.divergence import Arrival
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.register_pool import RegisterPool
+from tilesim.sim.machine.schedule import RandomChooser
+from tilesim.sim.machine.simulate import Interrupted, Simulation
+from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
+from tilesim.sim.machine.warp import Agent, Frame
+from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.wording import count, ranges
+
+#: seconds that `check` may take, unless the caller says another time
+TIME_LIMIT = 60.0
+#: other schedules that are run to find one that ends as the dump does
+_SCHEDULES = 16
+#: clusters of them, and scheduling points of each
+_CLUSTERS, _POINTS = 4, 200_000
+#: differences that are said, and CTAs that are named
+_MOST_SAID = 8
+
+#: ``same``: check finds this hang; ``nearest``: it finds a deadlock that differs; ``failed``: it
+#: finds another failure and no deadlock; ``proved``: it proves the kernel; ``open``: it finds
+#: nothing and proves nothing; ``none``: the kernel could not be checked
+Kind = Literal["same", "nearest", "failed", "proved", "open", "none"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a check of the PTX says of a hang.
+
+    ``says`` are sentences. ``finding`` is the deadlock that was compared, with cause, culprits and
+    fix; of ``failed`` the first failure. ``differs``: in what the dump is otherwise, of
+    ``nearest``. ``contradicts``: of ``proved``, the assumptions that the dump contradicts, or may
+    contradict. ``report`` is that of the check; its repairs are there if they were asked for.
+    ``assumed``: what the launch of the check had that the dump does not say.
+    """
+
+    kind: Kind
+    says: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    finding: Finding | None = None
+    report: Report | None = None
+    assumed: tuple[Assumed, ...] = ()
+
+
+# ---------------------------------------------------------------------- where a warp stands
+
+_Kind = Literal[
+    "mbarrier", "named", "cluster", "lanes", "poll", "pool", "tmem", "group", "grid", "other"
+]
+
+
+class _State(NamedTuple):
+    """Of an mbarrier: parity of the phase that runs, arrivals and bytes that it lacks."""
+
+    parity: int
+    pending: int
+    tx: int
+
+    def __str__(self) -> str:
+        missing = f"{count(self.pending, 'arrival')} and {count(self.tx, 'byte')} missing"
+        return f"is in a phase of parity {self.parity}, {missing}"
+
+
+class _Stand(NamedTuple):
+    """What a warp, or some lanes of it, waits for, as far as it is known (None: not).
+
+    ``barrier``: the address of an mbarrier or the number of a named barrier, with ``rank``, that of
+    its CTA in the cluster (None: its own). ``variable``: of the run, where the mbarrier lies.
+    ``line`` is the one of the PTX.
+    """
+
+    kind: _Kind | None
+    line: int | None
+    barrier: int | None = None
+    rank: int | None = None
+    parity: int | None = None
+    state: _State | None = None
+    variable: str = ""
+    said: str = ""
+
+
+#: by warp, what it waits for; several where lanes of it stand apart
+_Stands = Mapping[int, Sequence[_Stand]]
+
+
+class _There(NamedTuple):
+    """A CTA of the dump; ``state`` of the mbarrier at an address, as far as it is known."""
+
+    stands: _Stands
+    state: Callable[[int], _State | None]
+
+
+class _Here(NamedTuple):
+    """A CTA of a run that ended in a deadlock; ``barriers``: by variable and address."""
+
+    stands: _Stands
+    barriers: Mapping[str, Mapping[int, _State]]
+
+
+_KINDS: Mapping[type[Wait], _Kind] = {
+    NamedBarrierWait: "named", ClusterBarrierWait: "cluster", WarpWait: "lanes", Poll: "poll",
+    Sleep: "poll", RegisterPoolWait: "pool", TensorAllocWait: "tmem", AsyncGroupWait: "group",
+    GridDependencyWait: "grid", MbarrierWait: "mbarrier",
+}  # fmt: skip
+
+
+def _of_dump(dump: CoreDump, groups: Iterable[Group]) -> dict[Cta, _There]:
+    """What the dump says of each CTA that is running."""
+    arch = {device.number: device.arch for device in dump.devices}
+    found: dict[Cta, dict[int, list[_Stand]]] = {}
+    for group in groups:
+        stand = _of_group(dump, group, arch[group.cta.grid.device])
+        of_cta = found.setdefault(group.cta, {})
+        for warp in group.warps:
+            of_cta.setdefault(warp, []).append(stand)
+    return {
+        cta: _There(stands, partial(_state_at, cta, arch=arch[cta.grid.device]))
+        for cta, stands in found.items()
+    }
+
+
+def _of_group(dump: CoreDump, group: Group, arch: tuple[int, int]) -> _Stand:
+    wait = group.wait
+    line = None if wait.instruction is None else wait.instruction.ptx
+    where = _place(wait)
+    said = f"{wait}{where}"
+    if isinstance(wait, MbarrierWait):
+        own = wait.rank is None or wait.rank == group.cta.rank
+        rank = None if own else wait.rank
+        owner = group.cta if own else dump.cluster_of(group.cta)[wait.rank or 0]
+        state = None if wait.address is None else _state_at(owner, wait.address, arch)
+        return _Stand("mbarrier", line, wait.address, rank, wait.parity, state, said=said)
+    if isinstance(wait, NamedBarrierWait):
+        return _Stand("named", line, wait.id, said=said)
+    return _Stand(_KINDS.get(type(wait)), line, said=said)
+
+
+def _place(wait: Wait) -> str:
+    lines = wait.instruction.lines if wait.instruction else ()
+    return f" at {lines[-1]}" if lines else ""
+
+
+def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | None:
+    data = None if cta is None else cta.shared
+    if data is None or not 0 <= address <= len(data) - 8:
+        return None
+    word = mbarrier_word.decode(int.from_bytes(data[address : address + 8], "little"), arch)
+    return None if word is None else _State(word.parity, word.pending, word.tx)
+
+
+def _of_run(machines: Iterable[Machine]) -> dict[int, _Here]:
+    """What a run has left of each CTA in which a warp waits for ever, by its number."""
+    found: dict[int, _Here] = {}
+    for machine in machines:
+        for cta in machine.ctas:
+            split = (w for w in machine.split_groups if w.cta.index == cta.index)
+            agents = [w for w in (*cta.warps, *split) if not w.exited]
+            stands: dict[int, list[_Stand]] = {}
+            for agent in agents:
+                stands.setdefault(agent.number, []).append(_of_agent(agent, cta))
+            barriers: dict[str, dict[int, _State]] = {}
+            for one in (*cta.mbarriers.values(), *cta.spare_mbarriers):
+                if one.live:
+                    barriers.setdefault(one.variable, {})[one.address] = _state(one)
+            if any(agent.blocked is not None for agent in agents):
+                found[cta.number] = _Here(stands, barriers)
+    return found
+
+
+def _state(barrier: Mbarrier) -> _State:
+    return _State(barrier.phase & 1, barrier.pending, barrier.tx)
+
+
+def _of_agent(agent: Agent, cta: RunCta) -> _Stand:
+    blocked = agent.blocked
+    if blocked is None:
+        return _Stand(None, None, said="is running")
+    line, on = blocked.loc.innermost.line, blocked.on
+    said = f"{blocked.seen_from(cta.number)} at {blocked.loc.short}"
+    match on:
+        case Mbarrier():
+            rank = None if on.cta.index == cta.index else on.cta.rank
+            return _Stand(
+                "mbarrier", line, on.address, rank, blocked.parity, _state(on), on.variable, said
+            )
+        case NamedBarrier(of_cta=True):
+            number = next((n for n, one in cta.named.items() if one is on), None)
+            return _Stand("named", line, number, said=said)
+        case NamedBarrier():
+            return _Stand("cluster", line, said=said)
+        case Frame() | Arrival():
+            return _Stand("lanes", line, said=said)
+        case RegisterPool():
+            return _Stand("pool", line, said=said)
+        case Tmem() | TmemPool():
+            return _Stand("tmem", line, said=said)
+        case Warpgroup():
+            return _Stand("group", line, said=said)
+        case _:
+            return _Stand("poll" if blocked.polling else "other", line, said=said)
+
+
+# ---------------------------------------------------------------------- two states
+
+
+class _Barriers:
+    """Which mbarrier of the run is which of the dump. They are told apart by what waits for them,
+    so the mapping has to hold for all of them."""
+
+    def __init__(self) -> None:
+        self._to: dict[int, int] = {}
+        self._from: dict[int, int] = {}
+        #: by variable of the run, how far the dump has it from where the run has it
+        self.shift: dict[str, int] = {}
+
+    def fits(self, there: _Stand, here: _Stand) -> bool:
+        """Whether the barrier that the dump names may be this one of the run; it is from now on."""
+        if there.barrier is None or here.barrier is None:
+            return True
+        shift = there.barrier - here.barrier
+        if (
+            self._to.get(there.barrier, here.barrier) != here.barrier
+            or self._from.get(here.barrier, there.barrier) != there.barrier
+            or self.shift.get(here.variable, shift) != shift
+        ):
+            return False
+        self._to[there.barrier], self._from[here.barrier] = here.barrier, there.barrier
+        self.shift[here.variable] = shift
+        return True
+
+
+class _Difference(NamedTuple):
+    """In what the dump differs from the run: a warp of a CTA, or a barrier (no warp)."""
+
+    warp: int | None
+    there: str
+    here: str
+
+
+def _differences(there: _There, here: _Here, barriers: _Barriers) -> list[_Difference]:
+    """In what a CTA of a dump differs from a CTA of a run."""
+    found = []
+    for warp in sorted(there.stands.keys() | here.stands.keys()):
+        own, other = there.stands.get(warp, ()), here.stands.get(warp, ())
+        if not _agree(own, other, barriers):
+            found.append(_Difference(warp, _said(own), _said(other)))
+    for variable, shift in barriers.shift.items():
+        for address, state in here.barriers.get(variable, {}).items():
+            own_state = there.state(address + shift)
+            if own_state is not None and own_state != state:
+                what = f"mbarrier {address + shift:#x}"
+                found.append(_Difference(None, f"{what} {own_state}", f"{state}"))
+    return found
+
+
+def _agree(there: Sequence[_Stand], here: Sequence[_Stand], barriers: _Barriers) -> bool:
+    # lanes that wait for lanes of their warp wait for what those wait for
+    waits = [s for s in there if s.kind != "lanes"] or [*there]
+    own = [s for s in here if s.kind != "lanes"] or [*here]
+    if not waits or not own:
+        return not waits and not own
+    return all(any(_same(a, b, barriers) for b in own) for a in waits) and all(
+        any(_same(a, b, barriers) for a in waits) for b in own
+    )
+
+
+def _same(there: _Stand, here: _Stand, barriers: _Barriers) -> bool:
+    """Whether a warp of the dump waits for what one of the run does, as far as both are known."""
+    if there.kind is None or here.kind is None:
+        return False
+    if there.line is not None and there.line != here.line and there.kind != "poll":
+        return False
+    if there.kind != here.kind:
+        # a loop around mbarrier.test_wait polls; so does one that was not recognised
+        return there.kind == "poll" and here.kind == "mbarrier"
+    if there.kind == "named":
+        return None in (there.barrier, here.barrier) or there.barrier == here.barrier
+    if there.kind != "mbarrier":
+        return True
+    both = None not in (there.parity, here.parity)
+    if there.rank != here.rank or (both and there.parity != here.parity):
+        return False
+    if there.state is not None and here.state is not None and there.state != here.state:
+        return False
+    return barriers.fits(there, here)
+
+
+def _said(stands: Sequence[_Stand]) -> str:
+    return " and ".join(dict.fromkeys(s.said for s in stands)) or "has ended"
+
+
+class _Compared(NamedTuple):
+    """A run, and in what each CTA of the dump differs from the CTA of the run that is nearest, of
+    which the number is there; None: the run has no CTA that waits."""
+
+    differences: Mapping[Cta, list[_Difference]]
+    counterparts: Mapping[Cta, int]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def distance(self) -> int:
+        """How many differences there are."""
+        return sum(map(len, self.differences.values()))
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding about the first CTA's counterpart, else the first about a deadlock."""
+        ctas = [*self.counterparts.values()]
+        waits = [f for f in self.findings if any(_waits(p) for p in f.participants)]
+        own = [f for f in waits if any(p.cta == c for p in f.participants for c in ctas[:1])]
+        return next(iter((*own, *waits, *self.findings)), None)
+
+
+def _waits(side: Participant) -> bool:
+    return side.deed is not None and side.deed.verb == "waits"
+
+
+def _compared(there: Mapping[Cta, _There], here: Mapping[int, _Here]) -> _Compared:
+    """Each CTA of a dump beside the CTA of a run that is nearest to it, itself if it is."""
+    barriers = _Barriers()
+    differences: dict[Cta, list[_Difference]] = {}
+    counterparts: dict[Cta, int] = {}
+    for cta, own in there.items():
+        best: tuple[int, _Barriers] | None = None
+        for number in sorted(here, key=lambda n: (n != cta.number, n)):
+            tried = deepcopy(barriers)
+            found = _differences(own, here[number], tried)
+            if best is None or len(found) < len(differences[cta]):
+                best, differences[cta] = (number, tried), found
+            if not found:
+                break
+        if best is None:
+            ends = (_Difference(w, _said(s), "has ended") for w, s in own.stands.items())
+            differences[cta] = [*ends]
+        else:
+            counterparts[cta], barriers = best
+    return _Compared(differences, counterparts)
+
+
+# ---------------------------------------------------------------------- the comparison
+
+
+def compare(
+    dump: CoreDump,
+    ptx: FoundPtx,
+    module: Module,
+    rebuilt: Rebuilt,
+    groups: Sequence[Group],
+    *,
+    time_limit: float = TIME_LIMIT,
+    suggest: timedelta | float | Wanted | None = None,
+) -> Match:
+    """Checks the PTX of a kernel with its launch, and compares what that finds with the dump.
+
+    Args:
+        module: that of ``ptx``, perhaps with positions (`tilesim.autopsy.ptx_lines`).
+        groups: where the warps of the launch stand.
+        time_limit: what checking may take, in seconds.
+        suggest: look for repairs as `check` does.
+    """
+    until = monotonic() + time_limit
+    entry = next(one for one in module.entries if one.name == ptx.entry.name)
+    try:
+        mir = lower(module, entry, rebuilt.launch)
+        written = Simulation(mir, numbers=False, strict="practice").written
+        given = with_contents(rebuilt, dump, written)
+        if given is not rebuilt:
+            rebuilt, mir = given, lower(module, entry, given.launch)
+        report = check(mir, time_limit=time_limit, suggest=suggest)
+        left = until - monotonic()
+        if _lacks_contents(report) and left > 0:
+            zeros = with_zeros(rebuilt)
+            other = lower(module, entry, zeros.launch)
+            again = check(other, time_limit=left, suggest=suggest)
+            if again.verdict in ("failed", "proved", "exhausted"):
+                rebuilt, mir, report = zeros, other, again
+    except TilesimError as error:
+        return Match("none", (f"the kernel cannot be checked: {error}",))
+    return replace(_judged(dump, mir, report, rebuilt, groups, until), assumed=rebuilt.assumed)
+
+
+def _lacks_contents(report: Report) -> bool:
+    """Whether a check ends for want of what memory holds."""
+    return report.verdict == "bounded" and any("give the contents of" in r for r in report.reasons)
+
+
+def _judged(
+    dump: CoreDump, mir: Mir, report: Report, rebuilt: Rebuilt, groups: Sequence[Group],
+    until: float,
+) -> Match:  # fmt: skip
+    there = _of_dump(dump, groups)
+    if report.verdict in ("proved", "exhausted"):
+        return _proved(report, rebuilt, there)
+    if report.verdict == "failed" and report.witness is not None:
+        found = _compared(there, _of_run(ends(mir, report.witness)))._replace(
+            findings=report.findings
+        )
+        if found.counterparts and not found.distance:
+            return _same_hang(found, report)
+        other = _other_schedule(mir, there, found, until)
+        if other is not None and not other.distance:
+            return _same_hang(other, report)
+        nearest = min((one for one in (found, other) if one is not None and one.counterparts),
+                      key=lambda one: one.distance, default=None)  # fmt: skip
+        if nearest is not None:
+            return _nearest(nearest, report)
+        first = report.findings[0]
+        return Match(
+            "failed",
+            (f"check finds no deadlock, but another failure, which may be the cause: {first.rule}: "
+             f"{first.message}",),
+            finding=first, report=report,
+        )  # fmt: skip
+    if report.verdict == "unsupported":
+        return Match("none", (f"the kernel cannot be checked: {_why(report)}",), report=report)
+    other = _other_schedule(mir, there, None, until)
+    if other is not None:
+        return _nearest(other, report) if other.distance else _same_hang(other, report)
+    return Match(
+        "open",
+        (f"check finds no failure and proves nothing ({report.covers}): {_why(report)}",),
+        report=report,
+    )
+
+
+def _why(report: Report) -> str:
+    return "; ".join(report.reasons) or "; ".join(f.message for f in report.findings) or "?"
+
+
+def _other_schedule(
+    mir: Mir, there: Mapping[Cta, _There], before: _Compared | None, until: float
+) -> _Compared | None:
+    """Of schedules by chance, the one that ends nearest to the dump; None if none is nearer than
+    ``before``."""
+    simulation = Simulation(mir, numbers=False, strict="practice")
+    machines: list[Machine] = []
+    simulation.watches = machines.append
+    simulation.set_options(deadline=until)
+    best: tuple[_Compared, Witness] | None = None
+    least = None if before is None or not before.counterparts else before.distance
+    clusters = [*range(min(simulation.groups, _CLUSTERS))]
+    for seed in range(_SCHEDULES):
+        machines.clear()
+        try:
+            with simulation.shortly(_POINTS):
+                run = simulation.run({}, partial(_by_chance, seed), clusters)
+        except Interrupted:
+            break
+        here = _of_run(machines)
+        if not here:
+            continue
+        found = _compared(there, here)._replace(findings=run.findings)
+        if least is None or found.distance < least:
+            choices = {c: tuple(picks) for c, picks in run.choices.items()}
+            name, program = simulation.program.name, fingerprint(simulation.code.mir)
+            witness = Witness(name, "practice", "replay", tuple(clusters), choices, program)
+            best, least = (found, witness), found.distance
+        if not least:
+            break
+    if best is None:
+        return None
+    found, witness = best
+    return found._replace(findings=replay(mir, witness).findings)
+
+
+def _by_chance(seed: int, cluster: int) -> RandomChooser:
+    return RandomChooser(seed * 1009 + cluster)
+
+
+def _same_hang(found: _Compared, report: Report) -> Match:
+    ctas = len(found.differences)
+    whole = "the CTA" if ctas == 1 else f"all {ctas} CTAs"
+    others = sum(cta.number != number for cta, number in found.counterparts.items())
+    as_others = f" ({others} of them as another CTA of it)" if others else ""
+    return Match(
+        "same",
+        (f"check finds this hang: in {whole} of the dump the same warps wait at the same "
+         f"instructions for the same, with the same parities, as in its deadlock{as_others}",),
+        finding=found.finding, report=report,
+    )  # fmt: skip
+
+
+def _nearest(found: _Compared, report: Report) -> Match:
+    matched = sum(not one for one in found.differences.values())
+    return Match(
+        "nearest",
+        (f"check finds a deadlock, of which that of the dump differs: {matched} of "
+         f"{len(found.differences)} CTAs stand as in it",),
+        (*_shown(found),),
+        finding=found.finding, report=report,
+    )  # fmt: skip
+
+
+def _shown(found: _Compared) -> Iterator[str]:
+    """The differences, those of warps and CTAs that differ in the same way together."""
+    together: dict[tuple[str, str], dict[int, list[int | None]]] = {}
+    for cta, differences in found.differences.items():
+        for warp, there, here in differences:
+            together.setdefault((there, here), {}).setdefault(cta.number, []).append(warp)
+    for number, ((there, here), ctas) in enumerate(together.items()):
+        if number == _MOST_SAID:
+            yield f"and {len(together) - _MOST_SAID} other differences"
+            return
+        warps = sorted({w for own in ctas.values() for w in own if w is not None})
+        who = f"{'CTA' if len(ctas) == 1 else 'CTAs'} {ranges(sorted(ctas))}"
+        if warps:
+            who += f" {'warp' if len(warps) == 1 else 'warps'} {ranges(warps)}"
+        yield f"{who}: {there}; in the deadlock of check: {here}"
+
+
+# ---------------------------------------------------------------------- a proof, and a hang
+
+
+#: assumptions of a proof that a dump shows to hold: the launch has taken place
+_SHOWN = frozenset({"cluster-size", "device-size", "cluster-spread"})
+
+
+def _proved(report: Report, rebuilt: Rebuilt, there: Mapping[Cta, _There]) -> Match:
+    """A kernel that is proved and hangs: what the proof takes for granted."""
+    taken = [
+        f"{one.text} ({one.name})"
+        for one in report.leanings
+        if one.conditional and one.name not in _SHOWN
+    ]
+    taken += (f"{one.text} ({one.name})" for one in rebuilt.assumed)
+    runs = sorted({
+        cta.number for cta, own in there.items()
+        if any(s.kind is None for stands in own.stands.values() for s in stands)
+    })  # fmt: skip
+    says = [f"check proves this kernel with this launch ({report.covers}), so something that the "
+            "proof takes for granted is not so on the GPU"]  # fmt: skip
+    if runs:
+        says.append(
+            f"in CTA {ranges(runs[:_MOST_SAID])} warps are not known to wait: the kernel may have "
+            "been running, not hung"
+        )
+    says.append(
+        "the dump may contradict what is listed here"
+        if taken
+        else "it takes nothing for granted that the dump could contradict: the launch or the PTX "
+        "is another than what ran, or the machine code or the hardware does not do what the PTX "
+        "says"
+    )
+    return Match("proved", tuple(says), contradicts=tuple(taken), report=report)
