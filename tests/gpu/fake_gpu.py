@@ -1,8 +1,9 @@
 """A worker whose GPU is the simulator: for testing everything around the hardware.
 
 It stands for a GPU that agrees with the simulator; a cubin ``b"wrong"`` makes it change a result,
-``b"dies"`` ends the process. A traced kernel leaves two records per warp and instruction of its
-role; each takes `RECORD_CYCLES`, and two cycles are one nanosecond.
+``b"dies"`` ends the process, ``b"hardware"`` hangs without a record, until the driver, which is
+that of `tests.autopsy.fake_program`, has dumped it. A traced kernel leaves two records per warp and
+instruction of its role; each takes `RECORD_CYCLES`, and two cycles are one nanosecond.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.autopsy.fake_program import drive
 from tilesim.findings.finding import Finding
 from tilesim.gpu import worker
 from tilesim.gpu.driver import DeviceInfo, Gpu
@@ -125,6 +127,10 @@ class FakeGpu(Gpu):
         assert self.job is not None
         if function == b"dies":
             os._exit(3)
+        if function.startswith(b"hardware"):
+            self._state = "running"
+            drive(function.decode().split())
+            return
         source = self.job.source
         program = source.program
         where = {

@@ -10,13 +10,15 @@ import pytest
 
 from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim.arith.types import bf16
+from tilesim.autopsy.trigger import Limits
+from tilesim.gpu import conform
 from tilesim.gpu import crosscheck as crosscheck_module
-from tilesim.gpu.compile import Binary, Resources
+from tilesim.gpu.compile import FILE, Binary, Resources
 from tilesim.gpu.crosscheck import Crosscheck, Options, difference, random_inputs
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import DeviceError
-from tilesim.gpu.watchdog import Executor, pack, unpack
+from tilesim.gpu.watchdog import Executor, in_source, pack, unpack
 from tilesim.kernels.hopper.copy import tensor, vector
 from tilesim.kernels.hopper.softmax import softmax
 from tilesim.kernels.nvfuser.printed import only, printed
@@ -80,6 +82,68 @@ def test_a_hang_is_reported_and_the_next_kernel_runs(executor: Executor) -> None
     assert "bar is released by late (mbarrier.arrive at " in text
     again = executor.execute(Binary(emit(vector.build()), b"", NONE), {})
     assert again.status == "done"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary ones."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_hang_without_a_record_is_dumped(temporary: Path) -> None:
+    with Executor(SCRIPT) as own:
+        binary = Binary(emit(vector.build(), watchdog=True), b"hardware", NONE)
+        hung = own.execute(binary, {}, timeout=0.1)
+        assert not list(temporary.iterdir())
+        assert own.execute(Binary(emit(vector.build()), b"", NONE), {}).status == "done"
+    assert hung.status == "hang"
+    assert hung.hang is not None
+    head, *lines = str(hung.hang).splitlines()
+    assert head.startswith("deadlock: vector did not end in 0.1 s on the GPU; no warp left a")
+    assert lines[0].endswith(" ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident")
+    assert not list(temporary.iterdir())
+
+
+def test_a_hang_of_a_recording_is_dumped(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pretend(source: Source) -> Binary:
+        return Binary(source, b"hardware", NONE)
+
+    monkeypatch.setattr(conform, "probe", lambda: None)
+    monkeypatch.setattr(conform, "compile_cubin", pretend)
+    monkeypatch.setattr(conform, "_SECONDS", 0.1)
+    with pytest.raises(DeviceError, match=r"vector on the GPU: deadlock(.*\n)+ .* ring  grid 3, "):
+        conform.record(vector.build(), {}, 1, executor=executor)
+
+
+def test_lines_of_the_generated_text_are_told_as_those_of_the_kernel() -> None:
+    source = emit(vector.build())
+    line = next(n for n, loc in enumerate(source.lines, 1) if loc is not None)
+    at = source.lines[line - 1]
+    text = f"at {FILE}:{line}, my{FILE}:{line}, {FILE}:1"
+    assert in_source(source, text) == f"at {at}, my{FILE}:{line}, {FILE}:1"
+
+
+@pytest.mark.parametrize(
+    ("cubin", "why"),
+    [
+        (b"hardware deaf", "1 dump did not come in 0 s, although the driver was asked"),
+        (b"hardware cut", "the dump is damaged: "),
+    ],
+)
+def test_without_a_dump_the_reason_is_said(cubin: bytes, why: str) -> None:
+    limits = Limits(begin=0.1, stall=0.1, look=0.01, settle=0.01)
+    with Executor(SCRIPT, limits) as own:
+        binary = Binary(emit(vector.build(), watchdog=True), cubin, NONE)
+        hung = own.execute(binary, {}, timeout=0.1)
+    assert hung.status == "hang"
+    assert hung.hang is not None
+    head, line = str(hung.hang).splitlines()
+    assert "no warp left a record" in head
+    assert line.startswith("   no dump of it: ")
+    assert why in line
 
 
 def test_a_worker_that_dies_is_an_error_and_is_replaced(executor: Executor) -> None:

@@ -19,12 +19,15 @@ from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import CompileError, MissingExtra
 from tilesim.records import dataclass, field
 
-_FILE = "kernel.cu"
+#: what the compiler is told that the text is called; no file of a user's has this name
+FILE = "tilesim_kernel.cu"
 #: every float operation is rounded by itself, as in the simulator; NVRTC's own cache, which it uses
 #: where there is a driver, would lose the report of ptxas
 _NVRTC_OPTIONS = ("--std=c++17", "--fmad=false", "--no-cache")
-_CPP_ERROR = re.compile(rf"{re.escape(_FILE)}\((\d+)\): (?:catastrophic )?error: (.*)")
+_CPP_ERROR = re.compile(rf"{re.escape(FILE)}\((\d+)\): (?:catastrophic )?error: (.*)")
 _PTXAS_ERROR = re.compile(r"ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)")
+#: line tables cost nothing at run time, and say in core dumps where warps stand
+_CUBIN_OPTIONS = ("--ptxas-options=-v", "--generate-line-info")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)(?:.*inlined_at\s+\d+\s+(\d+))?")
 
@@ -120,7 +123,8 @@ def versions() -> dict[str, str]:
 
 
 def _key(source: Source) -> str:
-    parts = (source.text, source.arch, *_NVRTC_OPTIONS, json.dumps(versions(), sort_keys=True))
+    options = (*_NVRTC_OPTIONS, *_CUBIN_OPTIONS)
+    parts = (source.text, source.arch, *options, json.dumps(versions(), sort_keys=True))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -146,7 +150,7 @@ def _write(directory: str | Path | None, key: str, result: tuple[bytes, str]) ->
 
 
 def _compile(source: Source) -> tuple[bytes, str]:
-    cubin, log = _run(source, source.arch, ("--ptxas-options=-v",), "CUBIN")
+    cubin, log = _run(source, source.arch, _CUBIN_OPTIONS, "CUBIN")
     if not _REGISTERS.search(log):
         raise CompileError(f"{source.program.name}: ptxas reported no resources: {log.strip()!r}")
     return cubin, log
@@ -193,7 +197,7 @@ def _explain(source: Source, log: str) -> CompileError:
 def _at(source: Source, line: int, text: str) -> str:
     loc = source.loc(line)
     code = source.text.split("\n")[line - 1].strip() if line else ""
-    return f"{loc or source.program.loc}: {text.strip()}\n    {_FILE}:{line}: {code}"
+    return f"{loc or source.program.loc}: {text.strip()}\n    {FILE}:{line}: {code}"
 
 
 def _ptx_lines(source: Source) -> Any:
@@ -254,7 +258,7 @@ def _run(source: Source, arch: str, options: tuple[str, ...], result: str) -> tu
     nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *_NVRTC_OPTIONS, *options]
     program = _checked(
-        nvrtc, *nvrtc.nvrtcCreateProgram(source.text.encode(), _FILE.encode(), 0, [], [])
+        nvrtc, *nvrtc.nvrtcCreateProgram(source.text.encode(), FILE.encode(), 0, [], [])
     )
     try:
         (status,) = nvrtc.nvrtcCompileProgram(

@@ -2,19 +2,22 @@
 
 The kernel is emitted with ``watchdog=True``: a wait that exceeds its budget leaves a record (which
 warp, barrier, phase, instruction) in pinned host memory and the kernel traps.
-The trap, or killing the process when a warp hangs in a hardware barrier, costs only the worker
-process: this one, and the GPU, stay usable.
+A warp that hangs in a hardware barrier leaves no record: then the driver dumps the kernel, and the
+report is that of the dump (`tilesim.autopsy`). Trap, dump, or killing the process costs only the
+worker process: this one, and the GPU, stay usable.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Literal
 
@@ -22,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tilesim
+from tilesim import autopsy as autopsies
 from tilesim.arith.types import numpy_dtype
-from tilesim.errors import UsageError
-from tilesim.gpu.compile import Binary
+from tilesim.autopsy.trigger import Limits, Prepared, make_dumps, prepared
+from tilesim.errors import TilesimError, UsageError
+from tilesim.gpu.compile import FILE, Binary
 from tilesim.gpu.driver import DeviceInfo
 from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.watch import BLOCKED, EXPIRED
@@ -41,6 +46,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 #: what starting the process, the driver and a context may take, in seconds
 _START_SECONDS = 120.0
+#: how long the driver may take to begin a dump
+_LIMITS = Limits(begin=10.0)
+#: a line of the generated text, as the report of a dump names it
+_GENERATED = re.compile(rf"(?<![\w.]){re.escape(FILE)}:(\d{{1,7}})")
 _SCRIPT = "from tilesim.gpu.worker import main; main()"
 
 
@@ -61,12 +70,16 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Hang:
-    """A launch that did not end: warps that were waiting, and what could have released them."""
+    """A launch that did not end: warps that were waiting, and what could have released them.
+
+    If no warp left a record, ``autopsy`` is the report of a dump, or why there is none, in lines.
+    """
 
     kernel: str
     waiters: tuple[Waiter, ...]
     suppliers: tuple[str, ...]
     seconds: float
+    autopsy: tuple[str, ...] = field(repr=False, default=())
 
     @property
     def places(self) -> frozenset[tuple[int, str]]:
@@ -77,8 +90,8 @@ class Hang:
         head = f"deadlock: {self.kernel} did not end in {self.seconds:.1f} s on the GPU"
         if not self.waiters:
             head += "; no warp left a record, so none of them waits at an instruction we watch"
-        lines = [head, *(f"   {line}" for line in _together(self.waiters))]
-        return "\n".join([*lines, *(f"   {line}" for line in self.suppliers)])
+        lines = [*_together(self.waiters), *self.suppliers, *self.autopsy]
+        return "\n".join([head, *(f"   {line}".rstrip() for line in lines)])
 
 
 @dataclass(frozen=True)
@@ -115,11 +128,13 @@ class Executor:
     """Runs kernels in a worker process, which is replaced when a kernel has spoilt it.
 
     Use it as a context manager; one executor serves any number of kernels. ``script``
-    is what the worker process executes.
+    is what the worker process executes, ``limits`` how long dumps of it may take.
     """
 
-    def __init__(self, script: str = _SCRIPT) -> None:
-        self._script = script
+    def __init__(self, script: str = _SCRIPT, limits: Limits = _LIMITS) -> None:
+        self._script, self._limits = script, limits
+        self._folder: TemporaryDirectory[str] | None = None
+        self._prepared: Prepared | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
@@ -165,43 +180,64 @@ class Executor:
             binary.source, binary.cubin, pack(program, inputs), tuple(seeds), budget, limit, trace,
             trace_on_host,
         )  # fmt: skip
-        answer = self._ask(job, _START_SECONDS + limit * len(seeds))
+        answer, autopsy = self._ask(job, _START_SECONDS + limit * len(seeds))
+        hang: Hang | None = None
         if answer is None:
-            return Execution("hang", hang=Hang(program.name, (), (), limit), detail="killed")
+            hang = Hang(program.name, (), (), limit, autopsy)
+            return Execution("hang", hang=hang, detail="killed")
         if answer.status == "error" and answer.device is None:
             raise DeviceError(answer.detail)
         outputs = tuple(unpack(program, run) for run in answer.runs)
-        hang = None
         if answer.status == "hang":
-            hang = report(binary.source, answer.records, answer.seconds[-1])
+            hang = report(binary.source, answer.records, answer.seconds[-1], autopsy)
         return Execution(
             answer.status, outputs, hang, answer.detail, answer.seconds, answer.device,
             answer.traces,
         )  # fmt: skip
 
-    def _ask(self, job: Job, limit: float) -> Answer | None:
-        """The worker's answer; None if it had to be killed."""
-        connection = self._start()
+    def _ask(self, job: Job, limit: float) -> tuple[Answer | None, tuple[str, ...]]:
+        """The worker's answer, None if it had to be killed; and the report of a hang that has left
+        no records."""
+        connection, answer = self._start(), None
         try:
             connection.send(job)
-            if not connection.poll(limit):
-                self.close()
-                return None
-            answer = connection.recv()
+            if connection.poll(limit):
+                answer = connection.recv()
         except (EOFError, OSError) as error:
             code = self.close()
             raise DeviceError(f"the worker process ended without answer, code {code}") from error
-        assert isinstance(answer, Answer)
-        if answer.status != "done":
+        assert answer is None or isinstance(answer, Answer)
+        autopsy: tuple[str, ...] = ()
+        if answer is None or (answer.status == "hang" and not answer.records):
+            autopsy = self._autopsy(job.source)
+        if answer is None or answer.status != "done":
             self.close()
-        return answer
+        return answer, autopsy
+
+    def _autopsy(self, source: Source) -> tuple[str, ...]:
+        """Has the driver dump the worker process, while its kernel hangs; the report in lines."""
+        assert self._process is not None
+        assert self._prepared is not None
+        made = make_dumps(self._prepared.names, (self._process.pid,), self._limits)
+        if not made.dumps:
+            why = next(iter(made.problems), "the driver has made no pipe for dumps")
+            return (f"no dump of it: {why}",)
+        try:
+            text = autopsies.render(autopsies.autopsy(made.dumps[0]))
+        except TilesimError as error:
+            return (f"no report of its dump: {error}",)
+        return tuple(in_source(source, text).splitlines())
 
     def _start(self) -> Connection:
         if self._connection is not None:
             return self._connection
         ours, theirs = Pipe()
         root = str(Path(tilesim.__file__).resolve().parent.parent)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
+        self._folder = TemporaryDirectory(prefix="tilesim-gpu-")
+        folder = Path(self._folder.name)
+        self._prepared = prepared(os.environ, folder, folder)
+        path = os.pathsep.join([root, *filter(None, sys.path)])
+        environment = {**self._prepared.environment, "PYTHONPATH": path}
         self._process = subprocess.Popen(
             [sys.executable, "-c", self._script, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
@@ -213,17 +249,25 @@ class Executor:
 
     def close(self) -> int | None:
         """Ends the worker process and returns its exit code."""
-        process, connection = self._process, self._connection
-        self._process = self._connection = None
-        if connection is not None:
-            connection.close()
-        if process is None:
-            return None
+        process, connection, folder = self._process, self._connection, self._folder
+        self._process = self._connection = self._folder = None
         try:
-            return process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+            return _ended(process, connection)
+        finally:
+            if folder is not None:
+                folder.cleanup()
+
+
+def _ended(process: subprocess.Popen[bytes] | None, connection: Connection | None) -> int | None:
+    if connection is not None:
+        connection.close()
+    if process is None:
+        return None
+    try:
+        return process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 # ---------------------------------------------------------------------- tensors as bytes
@@ -259,11 +303,16 @@ def unpack(program: Program, contents: Mapping[str, NDArray[np.uint8]]) -> dict[
 # ---------------------------------------------------------------------- reports
 
 
-def report(source: Source, records: Iterable[tuple[int, tuple[int, ...]]], seconds: float) -> Hang:
-    """The mailbox's records as a report like the simulator's."""
+def report(
+    source: Source,
+    records: Iterable[tuple[int, tuple[int, ...]]],
+    seconds: float,
+    autopsy: tuple[str, ...] = (),
+) -> Hang:
+    """The mailbox's records as a report like the simulator's; without any, that of a dump."""
     waiters = tuple(_waiter(source, warp, words) for warp, words in records)
-    program = source.program
-    return Hang(program.name, waiters, tuple(_suppliers(source, records)), seconds)
+    suppliers = tuple(_suppliers(source, records))
+    return Hang(source.program.name, waiters, suppliers, seconds, autopsy)
 
 
 def _waiter(source: Source, agent: int, words: tuple[int, ...]) -> Waiter:
@@ -275,6 +324,11 @@ def _waiter(source: Source, agent: int, words: tuple[int, ...]) -> Waiter:
         return Waiter(cta, warp, role, action, site.loc, words[3] / 1e9)
     action = f"waits at {site.what}" if kind == BLOCKED else f"spins in {site.what}"
     return Waiter(cta, warp, role, action, site.loc)
+
+
+def in_source(source: Source, text: str) -> str:
+    """A text with lines of the kernel in place of those of the generated text, where known."""
+    return _GENERATED.sub(lambda found: str(source.loc(int(found[1])) or found[0]), text)
 
 
 def _phase(operand: int) -> str:

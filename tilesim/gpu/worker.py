@@ -1,7 +1,8 @@
 """The process in which kernels run that may hang: `main` in a Python of its own.
 
 It serves jobs from a pipe until the pipe closes. A kernel that hangs or traps leaves a context
-that cannot be used again, so after such a job the worker reports and ends.
+that cannot be used again, so after such a job the worker reports, waits until the pipe closes, as
+its kernel may be dumped before, and ends.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Literal
 
@@ -25,6 +27,8 @@ from tilesim.gpu.launch import kernel_arguments, loaded
 from tilesim.records import dataclass, field, replace
 
 _POLL_SECONDS = 0.0005
+#: how long a kernel that hangs may be dumped
+_DUMP_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -200,6 +204,8 @@ def serve(connection: Connection, start: Callable[[], Worker]) -> None:
             answer = Answer("error", detail=str(error))
         connection.send(answer)
         if answer.status != "done":
+            with suppress(OSError):
+                connection.poll(_DUMP_SECONDS)
             # a normal exit would wait for the kernel that hangs
             connection.close()
             os._exit(1)
