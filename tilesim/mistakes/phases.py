@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tilesim.analysis.uses_defs import mentions
+from tilesim.analysis.uses_defs import mentions, sets
 from tilesim.findings.finding import Iteration, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import (
@@ -113,7 +113,7 @@ def _stepped_twice(case: Case, stuck: Waiting) -> list[Loc]:
     it has done so more often than the wait was passed."""
     executions, mir = case.history.executions, case.mir
     loop, (names, steps) = case.loop_range(stuck.op), _steps(case, stuck.op)
-    if loop is None or len(names) != 1 or len(steps) != 1 or mir.code[steps[0]].counts:
+    if loop is None or len(names) != 1 or len(steps) != 1 or _counts(case, stuck.op, steps[0]):
         return []
     passes = sum(p.op is stuck.op for p in case.history.passes(stuck.warp))
     if passes + 1 >= max((len(executions(stuck.warp, n)) for n in range(*loop)), default=0):
@@ -142,7 +142,20 @@ def _steps_of_parity(case: Case, stuck: Waiting) -> list[Loc]:
     if all(p.op is not stuck.op for p in case.history.passes(stuck.warp)):
         return []
     first = _steps(case, stuck.op)[1][:1]
-    return [case.mir.code[n].loc for n in first if not case.mir.code[n].counts]
+    return [case.mir.code[n].loc for n in first if not _counts(case, stuck.op, n)]
+
+
+def _counts(case: Case, wait: Op, step: int) -> bool:
+    """Whether a step counts the turns of the loop around a wait: what decides whether the loop goes
+    on is made of it. What the wait makes of the counter is wrong then, and not how that steps."""
+    mir, loop = case.mir, case.loop_range(wait)
+    if mir.code[step].counts or loop is None:
+        return mir.code[step].counts
+    own, asked = sets(mir, step), mentions(mir)[loop[1]].tested
+    inside = [n for n in range(*loop) if n != step and not asked.isdisjoint(sets(mir, n))]
+    return any(
+        not own.isdisjoint(made) for made in (asked, *(mentions(mir)[n].used for n in inside))
+    )
 
 
 def _has_filled(case: Case, stuck: Waiting) -> bool:
