@@ -70,7 +70,7 @@ def cubin(text: str, arch: str = "90a") -> bytes:
     _, size = nvrtc.nvrtcGetCUBINSize(program)
     made = b" " * size
     nvrtc.nvrtcGetCUBIN(program, made)
-    return made
+    return bytes(made)
 
 
 @cache
@@ -79,9 +79,14 @@ def functions(text: str, arch: str = "90a") -> Mapping[str, Function]:
     return disassemble(Image(cubin(text, arch)))
 
 
-def words(values: Mapping[int, int], count: int = 64) -> list[int]:
-    """Registers: those that are given, else a number that tells them apart."""
-    return [values.get(n, 0x5000 + n) for n in range(count)]
+#: what registers hold that are not given: this, and their number. R4 and UR4 are equal: one is
+#: a copy of the other in places
+REGISTER = 0x5000
+
+
+def words(values: Mapping[int, int], count: int) -> list[int]:
+    """Registers: those that are given, and others."""
+    return [values.get(n, REGISTER + n) for n in range(count)]
 
 
 @dataclass(frozen=True)
@@ -120,9 +125,10 @@ def dump_of(
             lanes, uniform = [], dict[int, int]()
             for stand in (s for s in one.stands if s.warp == number):
                 uniform |= stand.uniform
+                held = words(stand.registers, 64)
                 lanes += [
                     Lane(
-                        n, ADDRESS + stand.pc, (32 * number + n, 0, 0), words(stand.registers),
+                        n, ADDRESS + stand.pc, (32 * number + n, 0, 0), held,
                         tuple(stand.predicates),
                     )
                     for n in range(32) if stand.lanes >> n & 1
