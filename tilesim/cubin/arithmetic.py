@@ -117,14 +117,23 @@ _NUMBERS: Mapping[str, Callable[[tuple[int, ...], Term], int]] = {
 }
 
 
-def number(term: Term, values: Mapping[str, int]) -> int:
-    """The value of a term, when what it reads has these values."""
+def number(term: Term, values: Mapping[str, int | None]) -> int | None:
+    """The value of a term, when what it reads has these values, of which None is not known; None
+    if it is not known either."""
     if term.op == "constant":
         return term.number
     if term.op == "read":
         return values[term.name]
-    parts = tuple(number(part, values) for part in term.of)
-    return int(_NUMBERS[term.op](parts, term)) & WORD
+    if term.op == "select":
+        chosen = number(term.of[0], values)
+        return None if chosen is None else number(term.of[1 if chosen else 2], values)
+    parts: list[int] = []
+    for part in term.of:
+        one = number(part, values)
+        if one is None:
+            return None
+        parts.append(one)
+    return int(_NUMBERS[term.op](tuple(parts), term)) & WORD
 
 
 def reads(term: Term) -> tuple[str, ...]:

@@ -160,7 +160,8 @@ _WRITE_ONE = frozenset(
         "LDC", "LDCU", "LDG", "LDL", "LDS", "LEA", "LEPC", "LOP3", "MATCH", "MOV", "MOV32I", "MUFU",
         "P2R", "POPC", "PRMT", "R2UR", "REDUX", "S2R", "S2UR", "SEL", "SGXT", "SHF", "SHFL",
         "SYNCS", "UBMSK", "UBREV", "UFLO", "UIABS", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3",
-        "UMOV", "UP2UR", "UPOPC", "UPRMT", "UR2UP", "USEL", "USETMAXREG", "USGXT", "USHF", "UVIADD",
+        "UMOV", "UP2UR", "UPOPC", "UPRMT", "UR2UP", "USEL", "USETMAXREG", "USGXT", "USHF",
+        "UTCATOMSWS", "UVIADD",
         "UVIMNMX", "UVIMNMX3", "VIADD", "VIADDMNMX", "VIMNMX", "VIMNMX3", "VOTE", "VOTEU",
     }
 )  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
+from typing import Literal
 
 from tilesim.cubin.arithmetic import (
     ANY,
@@ -24,13 +25,14 @@ from tilesim.cubin.arithmetic import (
     bits,
     computed,
     constant,
+    exactly,
     joined,
     number,
     predicate,
     read,
     reads,
 )
-from tilesim.cubin.operands import WORD, mbarrier_operand
+from tilesim.cubin.operands import WORD, Register, mbarrier_operand, parse
 from tilesim.cubin.sass import WIDTH, Function
 from tilesim.cubin.versions import Initial, Meeting, Version, Versions, Written
 from tilesim.records import dataclass
@@ -63,7 +65,9 @@ _LIMITS: Mapping[str, int] = {
 }
 #: beginnings of what does not change while a thread runs
 _FIXED = ("SR_TID", "SR_CTAID", "SR_LANEID", "SR_Cga", "c[")
-_OLD = "(old)"
+#: what a term reads beside registers: what the register held before, what a thread has of those in
+#: which the guard is true, a vote
+_OLD, _SOME, _VOTE = "(old)", "(some)", "(vote)"
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,25 @@ class _Asked:
     pc: int
 
 
-_Node = Version | _Given | _Asked
+@dataclass(frozen=True)
+class _Vote:
+    """Whether a predicate is true (``sign`` ``!``: false) in all threads of the warp that execute
+    the block that begins at ``pc``; it may be so or not."""
+
+    predicate: Version | _Given
+    sign: str
+    pc: int
+
+
+@dataclass(frozen=True)
+class _OfSome:
+    """A term in a thread of the warp in which a guard is true, which may be another thread."""
+
+    asked: _Asked
+    guard: _Asked
+
+
+_Node = Version | _Given | _Asked | _Vote | _OfSome
 
 
 @dataclass(frozen=True)
@@ -152,7 +174,7 @@ class ValueSets:
 
     # ------------------------------------------------------------------ nodes
 
-    def _source(self, name: str, pc: int) -> _Node:
+    def _source(self, name: str, pc: int) -> Version | _Given:
         """What is read by a name at a place."""
         place = -1 if name.startswith(_FIXED) else pc
         if self._known is not None:
@@ -191,26 +213,47 @@ class ValueSets:
         if isinstance(node, _Asked):
             term, pc = node.term, node.pc
             return term, {name: self._source(name, pc) for name in reads(term)}, ANY
+        if isinstance(node, _Vote):
+            return None, {}, frozenset({0, 1})
+        if isinstance(node, _OfSome):
+            return None, {}, ANY
         opaque: Values = frozenset({0, 1}) if "P" in node.register else ANY
         if not isinstance(node, Written):
             return None, {}, opaque
         pc, one = node.pc, self.function.code[node.pc]
+        if one.base in ("VOTE", "VOTEU") and one.operands[0] == node.register and not one.guard:
+            return *self._vote(one.modifiers, one.operands[1], pc), opaque
         result = None if one.base == "CALL" else computed(one, node.register)
         if result is None:
             return None, {}, opaque
-        if one.guard:
-            guard = predicate(one.guard)
-            assert guard is not None
-            result = Term("select", (guard, result, read(_OLD)))
-        sources: dict[str, _Node] = {}
-        for name in reads(result):
-            if name == _OLD:
-                old = self._versions.version(node.register, pc)
-                assert old is not None
-                sources[name] = old
-            else:
-                sources[name] = self._source(name, pc)
-        return result, sources, opaque
+        if not one.guard:
+            return result, {name: self._source(name, pc) for name in reads(result)}, opaque
+        guard = predicate(one.guard)
+        assert guard is not None
+        old = self._versions.version(node.register, pc)
+        assert old is not None
+        if node.register.startswith("UR") and "UP" not in one.guard:
+            # one register for all threads: it is written if the guard is true in any of them
+            any_thread, sources = self._vote(("ANY",), one.guard, pc)
+            sources |= {_SOME: _OfSome(_Asked(result, pc), _Asked(guard, pc)), _OLD: old}
+            return Term("select", (any_thread, read(_SOME), read(_OLD))), sources, opaque
+        result = Term("select", (guard, result, read(_OLD)))
+        sources = {name: self._source(name, pc) for name in reads(result) if name != _OLD}
+        return result, {**sources, _OLD: old}, opaque
+
+    def _vote(self, how: Collection[str], text: str, pc: int) -> tuple[Term, dict[str, _Node]]:
+        """Whether a predicate is true in all threads of the warp, or in any."""
+        one = parse(text)
+        if not isinstance(one, Register) or one.name in ("PT", "UPT"):
+            return read(_VOTE), {_VOTE: _Given(_VOTE, frozenset({0, 1}), pc)}
+        of, sign = self._source(one.name, pc), one.sign
+        if "ALL" in how:
+            return read(_VOTE), {_VOTE: _Vote(of, sign, self._versions.start(pc))}
+        elected = isinstance(of, Written) and self.function.code[of.pc].opcode == "ELECT"
+        if elected and not sign and isinstance(of, Written) and not self.function.code[of.pc].guard:
+            return constant(1), {}
+        other = _Vote(of, "" if sign else "!", self._versions.start(pc))
+        return Term("lut", (read(_VOTE), constant(1), constant(0)), 0x3C), {_VOTE: other}
 
     def _conditions_at(self, pc: int) -> list[_Condition]:
         """What branches say on the only path to a place, the nearest first."""
@@ -295,6 +338,8 @@ class ValueSets:
                 needs[node] = [
                     each for one, conditions in met for each in (one, *(c.node for c in conditions))
                 ]
+            elif isinstance(node, _OfSome):
+                needs[node] = [self._add(node.asked), self._add(node.guard)]
             else:
                 needs[node] = list(self._plans[node].sources.values())
             todo += needs[node]
@@ -308,6 +353,7 @@ class ValueSets:
         """The values of nodes that need each other, of which all others are known."""
         for node in group:
             self._current[node] = frozenset()
+        counts_up = self._counts_up(group)
         for _ in range(_MOST_ROUNDS):
             changed = False
             for node in group:
@@ -315,6 +361,8 @@ class ValueSets:
                 new = _join(old, self._transfer(node))
                 if isinstance(node, Meeting) and isinstance(new, Bits):
                     new = _low_bits(new)
+                if counts_up and isinstance(new, Bits):
+                    new = Bits(new.zeros | 1 << 31, new.ones & ~(1 << 31))
                 changed |= new != old
                 self._current[node] = new
             if not changed:
@@ -324,6 +372,29 @@ class ValueSets:
                 self._current[node] = BOOLEAN if _is_predicate(node) else ANY
         for node in group:
             self._solved[node] = self._current.pop(node)
+
+    def _counts_up(self, group: list[_Node]) -> bool:
+        """Whether nodes that need each other are a counter that begins at numbers below 2^31 and
+        goes up by less than 2^16: it is taken not to come to 2^31, as no int does."""
+        if len(group) < 2:
+            return False
+        inside = set(group)
+        for node in group:
+            if isinstance(node, Meeting):
+                sources = [one for one, _ in self._meets[node]]
+            else:
+                plan = self._plans[node]
+                if plan.term is None or not _goes_up(plan.term):
+                    return False
+                sources = list(plan.sources.values())
+            for source in sources:
+                if source in inside or _is_predicate(source):
+                    continue
+                values = self._values(source)
+                known = values if isinstance(values, Bits) else _bits_of(values)
+                if not known.zeros >> 31:
+                    return False
+        return True
 
     def _values(self, node: _Node) -> Values:
         found = self._current.get(node)
@@ -335,6 +406,8 @@ class ValueSets:
             for one, conditions in self._meets[node]:
                 found = _join(found, self._under(one, conditions))
             return found
+        if isinstance(node, _OfSome):
+            return self._under(node.asked, [_Condition(node.guard, True)])
         plan = self._plans[node]
         return plan.opaque if plan.term is None else self._under(node, [])
 
@@ -351,9 +424,9 @@ class ValueSets:
         sources = {name: self._values(source) for name, source in plan.sources.items()}
         if any(not one for one in sources.values() if isinstance(one, frozenset)):
             return frozenset()
-        remainder = self._remainder(plan)
-        if remainder is not None:
-            return remainder
+        few = self._remainder(plan) or self._by_low_bits(node)
+        if few is not None:
+            return few
         known = {
             name: one if isinstance(one, Bits) else _bits_of(one) for name, one in sources.items()
         }
@@ -363,72 +436,72 @@ class ValueSets:
         """The values of a node, computed for each combination of those that it depends on where the
         conditions hold; None if these are too many."""
         roots = [node, *(one.node for one in conditions)]
-        usable: dict[_Node, str] = {}
-        plan = self._plans[node]
-        if plan.term is not None and node not in self._solved:  # its own values are what is asked
-            if any(self._usable(one, usable) == "no" for one in plan.sources.values()):
-                return None
-            usable[node] = "inner"
-        if any(self._usable(root, usable) == "no" for root in roots):
-            return None
-        leaves: dict[_Node, frozenset[int]] = {}
+        kinds: dict[_Node, _Kind] = {}
+        if self._plans[node].term is not None and node not in self._solved:
+            for source in self._plans[node].sources.values():
+                self._kind(source, kinds)
+            kinds[node] = "inner"  # its own values are what is asked
+        leaves: dict[_Node, tuple[int | None, ...]] = {}
         inner: list[_Node] = []
-        combinations = 1
-        seen: set[_Node] = set()
         for root in roots:
-            self._gather(root, usable, seen, leaves, inner)
+            self._kind(root, kinds)
+            self._gather(root, kinds, leaves, inner)
+        combinations = 1
         for values in leaves.values():
             combinations *= len(values)
         if combinations > _MOST_COMBINATIONS:
             return None
         steps = [(one, self._plans[one]) for one in inner]
         found: set[int] = set()
-        names = list(leaves)
-        for chosen in product(*(sorted(leaves[name]) for name in names)):
-            at: dict[_Node, int] = dict(zip(names, chosen, strict=True))
+        for chosen in product(*leaves.values()):
+            at: dict[_Node, int | None] = dict(zip(leaves, chosen, strict=True))
             for one, plan in steps:
                 assert plan.term is not None
                 at[one] = number(plan.term, {n: at[source] for n, source in plan.sources.items()})
-            if all(bool(at[one.node]) == one.holds for one in conditions):
-                found.add(at[node])
+            if all(at[one.node] in (None, one.holds) for one in conditions):
+                value = at[node]
+                if value is None:
+                    return None
+                found.add(value)
         return frozenset(found) if len(found) <= MOST_VALUES else _bits_of(found)
 
-    def _usable(self, node: _Node, usable: dict[_Node, str]) -> str:
-        """Whether a node can be computed from few values: ``inner`` by its term, ``leaf`` by its
-        own few values, or ``no``."""
-        known = usable.get(node)
+    def _kind(self, node: _Node, kinds: dict[_Node, _Kind]) -> _Kind:
+        """How a node is computed for combinations of values."""
+        known = kinds.get(node)
         if known is not None:
             return known
         plan = self._plans[node]
-        found = "no"
+        kind: _Kind = "many"
         if plan.term is not None and plan.depth:
-            inside = [self._usable(source, usable) for source in plan.sources.values()]
-            found = "no" if "no" in inside else "inner"
-        if found == "no" and isinstance(self._values(node), frozenset):
-            found = "leaf"
-        usable[node] = found
-        return found
+            inside = [self._kind(source, kinds) for source in plan.sources.values()]
+            kind = "partly" if {"many", "partly"} & {*inside} else "inner"
+        if kind != "inner" and isinstance(self._values(node), frozenset):
+            kind = "leaf"
+        kinds[node] = kind
+        return kind
 
     def _gather(
         self,
         node: _Node,
-        usable: Mapping[_Node, str],
-        seen: set[_Node],
-        leaves: dict[_Node, frozenset[int]],
+        kinds: Mapping[_Node, _Kind],
+        leaves: dict[_Node, tuple[int | None, ...]],
         inner: list[_Node],
     ) -> None:
         """Leaves and inner nodes of a node, each inner one behind what it reads."""
-        if node in seen:
-            return
-        seen.add(node)
-        if usable[node] == "leaf":
-            values = self._values(node)
-            assert isinstance(values, frozenset)
-            leaves[node] = values
-            return
-        for source in self._plans[node].sources.values():
-            self._gather(source, usable, seen, leaves, inner)
-        inner.append(node)
+        todo, seen = [(node, False)], {*leaves, *inner}
+        while todo:
+            one, done = todo.pop()
+            if done:
+                inner.append(one)
+            elif one not in seen:
+                seen.add(one)
+                if kinds[one] in ("inner", "partly"):
+                    todo.append((one, True))
+                    todo += [(source, False) for source in self._plans[one].sources.values()]
+                else:
+                    values = self._values(one)
+                    few = kinds[one] == "leaf" and isinstance(values, frozenset)
+                    leaves[one] = tuple(sorted(values)) if few else (None,)
 
     # ------------------------------------------------------------------ remainders
 
@@ -485,12 +558,137 @@ class ValueSets:
         return min(values) if isinstance(values, frozenset) and len(values) == 1 else None
 
     def _copied(self, node: _Node) -> _Node:
-        """What a node is a copy of."""
-        plan = self._plans[node]
-        while plan.term is not None and plan.term.op == "read":
-            node = plan.sources[plan.term.name]
+        """What a node is a copy of, but for what is added and is known to be 0."""
+        while True:
             plan = self._plans[node]
-        return node
+            term = plan.term
+            if term is not None and term.op == "add":
+                known = {name: self._bits(source) for name, source in plan.sources.items()}
+                parts = [part for part in term.of if bits(part, known) != exactly(0)]
+                term = parts[0] if len(parts) == 1 else None
+            if term is None or term.op != "read":
+                return node
+            node = plan.sources[term.name]
+
+    def _bits(self, node: _Node) -> Bits:
+        values = self._values(node)
+        return values if isinstance(values, Bits) else _bits_of(values)
+
+    # ------------------------------------------------------------------ low bits
+
+    def _by_low_bits(self, node: _Node) -> Values | None:
+        """The values of a term that depends on one node with many values, and on its low bits
+        alone: ``x - (x + 3 & ~3)``. All others that it depends on must have few values."""
+        steps: list[_Node] = []
+        few: dict[_Node, frozenset[int]] = {}
+        many: set[_Node] = set()
+        todo, seen = [(node, False)], set[_Node]()
+        while todo:
+            one, done = todo.pop()
+            if done:
+                steps.append(one)
+                continue
+            if one in seen:
+                continue
+            seen.add(one)
+            values = self._values(one)
+            plan = self._plans[one]
+            if one != node and isinstance(values, frozenset):
+                few[one] = values
+            elif plan.term is None or (plan.depth == 0 and one != node):
+                many.add(one)
+            else:
+                todo.append((one, True))
+                todo += [(source, False) for source in plan.sources.values()]
+        if len(many) != 1:
+            return None
+        (whole,) = many
+        combinations = 1
+        for values in few.values():
+            combinations *= len(values)
+        low = min(6, (_MOST_COMBINATIONS // combinations).bit_length() - 1)
+        if low < 1:
+            return None
+        known = self._bits(whole)
+        found: set[int] = set()
+        names = list(few)
+        for bottom in range(1 << low):
+            if bottom & known.zeros or ~bottom & known.ones & (1 << low) - 1:
+                continue
+            for chosen in product(*(sorted(few[name]) for name in names)):
+                at: dict[_Node, _Linear] = {n: (0, v) for n, v in zip(names, chosen, strict=True)}
+                at[whole] = (1, bottom)
+                for step in steps:
+                    plan = self._plans[step]
+                    assert plan.term is not None
+                    inside = {n: at[source] for n, source in plan.sources.items()}
+                    value = _linear(plan.term, inside, low)
+                    if value is None:
+                        return None
+                    at[step] = value
+                times, value_at = at[node]
+                if times:
+                    return None
+                found.add(value_at)
+        return frozenset(found) if len(found) <= MOST_VALUES else _bits_of(found)
+
+
+#: by its term, all of what it depends on with few values, or not all; by its own few values; not
+_Kind = Literal["inner", "partly", "leaf", "many"]
+#: ``times * h + number`` modulo 2^32, where h is not known, but a multiple of a power of 2
+_Linear = tuple[int, int]
+
+
+def _linear(term: Term, known: Mapping[str, _Linear], low: int) -> _Linear | None:
+    """A term, when h is a multiple of 2^low; None if it has no such form."""
+    if term.op == "constant":
+        return 0, term.number
+    if term.op == "read":
+        return known[term.name]
+    of: list[_Linear] = []
+    for part in term.of:
+        one = _linear(part, known, low)
+        if one is None:
+            return None
+        of.append(one)
+    if not any(times for times, _ in of):
+        parts = tuple(constant(value) for _, value in of)
+        result = number(Term(term.op, parts, term.number, term.name), {})
+        return None if result is None else (0, result)
+    (times, value), *rest = of
+    if term.op == "add":
+        return sum(t for t, _ in of) & WORD, sum(v for _, v in of) & WORD
+    if term.op == "not":
+        return -times & WORD, ~value & WORD
+    if term.op == "shl" and not rest[0][0] and rest[0][1] < 32:
+        return times << rest[0][1] & WORD, value << rest[0][1] & WORD
+    if term.op == "mul" and not (times and rest[0][0]):
+        (other_times, other), factor = (
+            (rest[0], value) if not times else ((times, value), rest[0][1])
+        )
+        return other_times * factor & WORD, other * factor & WORD
+    if term.op == "lut" and term.number == 0xC0:  # a and b
+        if times and rest[0][0]:
+            return None
+        (times, value), mask = (rest[0], value) if not times else ((times, value), rest[0][1])
+        # the bits of times * h that are 0 for certain
+        zero = (times & -times) * (1 << low) - 1
+        if not mask & ~zero:
+            return 0, value & mask
+        if not ~mask & WORD & ~zero:
+            return times, value & mask
+    return None
+
+
+def _goes_up(term: Term) -> bool:
+    """Whether a term is what it reads, or that and a small number."""
+    if term.op == "read":
+        return True
+    if term.op == "select":
+        return all(_goes_up(part) for part in term.of[1:])
+    if term.op != "add" or len(term.of) != 2:
+        return False
+    return term.of[0].op == "read" and term.of[1].op == "constant" and term.of[1].number < 1 << 16
 
 
 def _is_predicate(node: _Node) -> bool:
