@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tilesim.autopsy import Autopsy, autopsy, pipeline, render
 from tilesim.autopsy.core_dump import CoreDump
+from tilesim.autopsy.waits import Standing
 from tilesim.cli import main
 from tilesim.cubin import disassembly
 from tilesim.cubin.errors import CubinError
@@ -18,9 +21,11 @@ from tilesim.files import show_below
 from tilesim.layout import Style
 from tilesim.records import replace
 from tilesim.report import autopsy as formats
+from tilesim.report.autopsy import json as json_report
 
 from . import dump_writer as writer
 
+ROOT = Path(__file__).parents[2]
 DUMPS = Path(__file__).parent / "dumps"
 GOLDEN = Path(__file__).parent / "golden"
 REAL = ("ring", "waits", "states")
@@ -173,6 +178,9 @@ def test_json_says_what_waits_for_what_and_why(ring: Autopsy) -> None:
     assert [g["warps"] for g in consumer["groups"]] == [[0, 1, 2, 3]]
     assert (producer["groups"][0]["warps"], producer["groups"][0]["lanes"]) == ([4], [0])
     assert consumer["ctas"] == producer["ctas"] == [0, 1, 2]
+    assert consumer["mbarrier"] == {"parity": 1, "pending": 1, "expected": 1, "tx": 0}
+    assert [i["lines"][-1]["line"] for i in consumer["initialised"]] == [15]
+    assert [(s["certain"], s["groups"][0]["warps"]) for s in consumer["supplies"]] == [(True, [4])]
     place = consumer["place"]
     assert place["instruction"].startswith("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [")
     assert [line["line"] for line in place["lines"]] == [10, 21]
@@ -239,3 +247,27 @@ def test_an_error_of_the_check_hides_nothing_of_the_dump(monkeypatch: pytest.Mon
     said = " ".join(render(autopsy(RING)).split())
     assert "warps 0-3 wait for mbarrier 0xc08, parity 1" in said
     assert "ended by an error of tilesim, a bug to report (MemoryError: too large)" in said
+
+
+def keys(value: object) -> Iterator[str]:
+    """The names of all fields of a document, but for those that `check` documents."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name not in ("finding", "repairs"):
+                yield from keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner)
+
+
+def test_the_documentation_has_every_field(ring: Autopsy) -> None:
+    page = (ROOT / "docs" / "autopsy.md").read_text()
+    document = json.loads(formats.render("json", ring))
+    assert [name for name in {*keys(document)} if f"`{name}`" not in page] == []
+    rows = dict(re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) \| (.*) \|$", page, re.MULTILINE))
+    of_kinds = {kind: row for kinds, row in rows.items() for kind in re.findall(r"`(.+?)`", kinds)}
+    for wait, kind in json_report.KINDS.items():
+        own = {one.name for one in fields(wait)} - {one.name for one in fields(Standing)}
+        assert kind in of_kinds, kind
+        assert {name for name in own if f"`{name}`" not in of_kinds[kind]} == set(), kind

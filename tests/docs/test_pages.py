@@ -36,7 +36,10 @@ PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 ELSEWHERE = {"cli.md": "tests/cli/test_docs.py"}
 
 #: files that a page's commands need beside those it shows
-FILES = {"fuzzing.md": ROOT / "tests" / "fuzz" / "kernels.py"}
+FILES = {
+    "fuzzing.md": ["tests/fuzz/kernels.py"],
+    "autopsy.md": ["tests/autopsy/dumps/ring.nvcudmp.gz", "tests/autopsy/dumps/ring.cu"],
+}
 
 #: blocks that cannot stand alone, by page and first line
 FRAGMENTS = {
@@ -74,8 +77,8 @@ def play(path: Path, folder: Path) -> str:
     name = path.relative_to(DOCS).as_posix()
     text = path.read_text()
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=_CACHES, dirs_exist_ok=True)
-    if name in FILES:
-        shutil.copy(FILES[name], folder)
+    for file in FILES.get(name, ()):
+        shutil.copy(ROOT / file, folder)
     variables: dict[str, Any] = {"__name__": "docs"}
     for kind, block in blocks(text):
         match kind:

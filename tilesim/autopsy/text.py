@@ -5,7 +5,7 @@ Names in a dump are untrusted: what a terminal would obey is escaped where lines
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from tilesim.autopsy.compare import Match
@@ -88,7 +88,7 @@ def _field(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
 
 
 def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
-    yield headline(found, launch, style)
+    yield from headline(found, launch, style)
     previous = ""
     for label, text in pending(found, launch):
         yield from _field("" if label == previous else label, text, style)
@@ -167,14 +167,19 @@ def _part(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
 
 def waiting_text(launch: Launched) -> str:
     """``all 15 warps wait``, ``12 of 15 warps wait``: those of the CTAs that were running."""
-    every, waits = (
-        len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
-        for entries in (launch.entries, [e for e in launch.entries if is_waiting(e)])
-    )
+    waiting = [e for e in launch.entries if is_waiting(e)]
+    every, waits = _number(launch.entries), _number(waiting)
+    doubtful = _number(e for e in waiting if not e.wait.certain)
+    unless = f", {doubtful} of them unless they have just passed" if doubtful else ""
     warps = count(every, "warp")
     if waits == every:
-        return f"all {warps} wait" if every > 1 else "its warp waits"
-    return f"{waits} of {warps} {'wait' if waits != 1 else 'waits'}"
+        return f"{f'all {warps} wait' if every > 1 else 'its warp waits'}{unless}"
+    return f"{waits} of {warps} {'wait' if waits != 1 else 'waits'}{unless}"
+
+
+def _number(entries: Iterable[Entry]) -> int:
+    """How many warps entries are about."""
+    return len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
 
 
 def pending(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
@@ -208,13 +213,16 @@ def needs(launch: Launched) -> str:
     return f"a CTA has {', '.join(parts)}"
 
 
-def headline(found: Autopsy, launch: Launched, style: Style = PLAIN) -> str:
-    """``HANGS ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident``."""
+def headline(found: Autopsy, launch: Launched, style: Style = PLAIN) -> Iterator[str]:
+    """``HANGS ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident; all 15 warps wait``."""
     word, verdict = _HEADS[launch.state]
     where = f" on device {launch.device.number}" if len(found.devices) > 1 else ""
-    head = f"{style.paint(word, verdict)} {style.bold(name(launch))}"
     waits = f"; {waiting_text(launch)}" if any(map(is_waiting, launch.entries)) else ""
-    return f"{head}  {launch_text(launch)}{where}{waits}"
+    text = f"{word} {name(launch)}  {launch_text(launch)}{where}{waits}"
+    first, *rest = wrapped(text, 0, 4, style)
+    first = first.replace(name(launch), style.bold(name(launch)), 1)
+    yield first.replace(word, style.paint(word, verdict), 1)
+    yield from rest
 
 
 def name(launch: Launched) -> str:
@@ -289,7 +297,12 @@ def entry_text(entry: Entry, launch: Launched) -> str:
 
 def entry_notes(entry: Entry) -> list[str]:
     """The state of what is waited for, and what could release it."""
-    return [*entry.state, *(supply_text(s, entry) for s in entry.supplies)]
+    notes = [] if entry.wait.certain else [entry.wait.evidence]
+    notes += entry.state
+    if entry.initialised:
+        places = dict.fromkeys(place(i) for i in entry.initialised)
+        notes.append(f"initialised at {', '.join(places)}")
+    return [*notes, *(supply_text(s, entry) for s in entry.supplies)]
 
 
 def supply_text(supply: Supply, entry: Entry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from tilesim.autopsy import waits
@@ -134,6 +134,8 @@ def _entry(entry: Entry) -> Json:
         "on": {f.name: getattr(wait, f.name) for f in fields(wait) if f.name not in _COMMON},
         "passing": entry.passing,
         "state": entry.state,
+        "mbarrier": None if entry.mbarrier is None else asdict(entry.mbarrier),
+        "initialised": [_place(i) for i in entry.initialised],
         "supplies": [_supply(supply) for supply in entry.supplies],
     }
 
