@@ -297,12 +297,10 @@ def entry_text(entry: Entry, launch: Launched) -> str:
 
 def entry_notes(entry: Entry) -> list[str]:
     """The state of what is waited for, and what could release it."""
-    notes = [] if entry.wait.certain else [entry.wait.evidence]
-    notes += entry.state
-    if entry.initialised:
-        places = dict.fromkeys(place(i) for i in entry.initialised)
-        notes.append(f"initialised at {', '.join(places)}")
-    return [*notes, *(supply_text(s, entry) for s in entry.supplies)]
+    doubt = () if entry.wait.certain else (entry.wait.evidence,)
+    made = dict.fromkeys(place(i) for i in entry.initialised)
+    where = (f"initialised at {', '.join(made)}",) if made else ()
+    return [*doubt, *where, *entry.state, *(supply_text(s, entry) for s in entry.supplies)]
 
 
 def supply_text(supply: Supply, entry: Entry) -> str:
