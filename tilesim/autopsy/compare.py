@@ -21,6 +21,8 @@ from functools import partial
 from time import monotonic
 from typing import Literal, NamedTuple
 
+from simpy.core import Infinity
+
 from tilesim.autopsy import mbarrier_word
 from tilesim.autopsy.core_dump import CoreDump, Cta
 from tilesim.autopsy.find_ptx import FoundPtx
@@ -47,7 +49,7 @@ from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.mir import Mir
 from tilesim.ir.text.mir import fingerprint
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import Module
+from tilesim.ptx.syntax import Body, Module, Name
 from tilesim.records import dataclass, replace
 from tilesim.repair import Wanted
 from tilesim.sim.machine.cta import Cta as RunCta
@@ -67,8 +69,8 @@ from tilesim.wording import count, ranges
 TIME_LIMIT = 60.0
 #: other schedules that are run to find one that ends as the dump does
 _SCHEDULES = 16
-#: clusters of them, and scheduling points of each
-_CLUSTERS, _POINTS = 4, 200_000
+#: clusters of them, scheduling points of each, seconds of all
+_CLUSTERS, _POINTS, _SECONDS = 4, 200_000, 10.0
 #: differences that are said, and CTAs that are named
 _MOST_SAID = 8
 
@@ -86,7 +88,8 @@ class Match:
     fix; of ``failed`` the first failure. ``differs``: in what the dump is otherwise, of
     ``nearest``. ``contradicts``: of ``proved``, the assumptions that the dump contradicts, or may
     contradict. ``report`` is that of the check; its repairs are there if they were asked for.
-    ``assumed``: what the launch of the check had that the dump does not say.
+    ``assumed``: what the launch of the check had that the dump does not say. ``names``: by address
+    in the dump, what the PTX calls the mbarriers that were matched.
     """
 
     kind: Kind
@@ -96,6 +99,7 @@ class Match:
     finding: Finding | None = None
     report: Report | None = None
     assumed: tuple[Assumed, ...] = ()
+    names: tuple[tuple[int, str], ...] = ()
 
 
 # ---------------------------------------------------------------------- where a warp stands
@@ -147,10 +151,11 @@ class _There(NamedTuple):
 
 
 class _Here(NamedTuple):
-    """A CTA of a run that ended in a deadlock; ``barriers``: by variable and address."""
+    """A CTA of a run that ended in a deadlock; ``barriers``: by variable and address, what they are
+    called and their states."""
 
     stands: _Stands
-    barriers: Mapping[str, Mapping[int, _State]]
+    barriers: Mapping[str, Mapping[int, tuple[str, _State]]]
 
 
 _KINDS: Mapping[type[Wait], _Kind] = {
@@ -205,19 +210,23 @@ def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | 
 
 
 def _of_run(machines: Iterable[Machine]) -> dict[int, _Here]:
-    """What a run has left of each CTA in which a warp waits for ever, by its number."""
+    """What a run has left of each CTA in which a warp waits for ever, by its number. A run that an
+    error has ended before nothing could move any more has left nothing."""
     found: dict[int, _Here] = {}
     for machine in machines:
+        if machine.env.peek() < Infinity:
+            continue
         for cta in machine.ctas:
             split = (w for w in machine.split_groups if w.cta.index == cta.index)
             agents = [w for w in (*cta.warps, *split) if not w.exited]
             stands: dict[int, list[_Stand]] = {}
             for agent in agents:
                 stands.setdefault(agent.number, []).append(_of_agent(agent, cta))
-            barriers: dict[str, dict[int, _State]] = {}
+            barriers: dict[str, dict[int, tuple[str, _State]]] = {}
             for one in (*cta.mbarriers.values(), *cta.spare_mbarriers):
                 if one.live:
-                    barriers.setdefault(one.variable, {})[one.address] = _state(one)
+                    called = one.named.seen_from(cta.number), _state(one)
+                    barriers.setdefault(one.variable, {})[one.address] = called
             if any(agent.blocked is not None for agent in agents):
                 found[cta.number] = _Here(stands, barriers)
     return found
@@ -259,15 +268,38 @@ def _of_agent(agent: Agent, cta: RunCta) -> _Stand:
 # ---------------------------------------------------------------------- two states
 
 
-class _Barriers:
-    """Which mbarrier of the run is which of the dump. They are told apart by what waits for them,
-    so the mapping has to hold for all of them."""
+class _Loops:
+    """The loops of a kernel as lines of its PTX: what polls stands anywhere in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: Body) -> None:
+        found = []
+        for number, one in enumerate(body.code):
+            if one.base == "bra" and isinstance(one.operands[-1], Name):
+                text = one.operands[-1].text
+                starts = (s.labels[text] for s in body.chain(one.scope) if text in s.labels)
+                start = next(starts, number + 1)
+                if start <= number:
+                    found.append((body.code[start].place.line, one.place.line))
+        self._by_size = sorted(found, key=lambda loop: loop[1] - loop[0])
+
+    def around(self, line: int) -> tuple[int, int]:
+        """The first and the last line of the innermost loop around a line; itself if in none."""
+        loops = (one for one in self._by_size if one[0] <= line <= one[1])
+        return next(loops, (line, line))
+
+
+class _Places:
+    """Which places of the run are which of the dump. Mbarriers are told apart by what waits for
+    them, so their mapping has to hold for all of them."""
+
+    def __init__(self, loops: _Loops) -> None:
+        self.loops = loops
         self._to: dict[int, int] = {}
         self._from: dict[int, int] = {}
         #: by variable of the run, how far the dump has it from where the run has it
         self.shift: dict[str, int] = {}
+        #: by address in the dump, what the run calls a barrier
+        self.names: dict[int, str] = {}
 
     def fits(self, there: _Stand, here: _Stand) -> bool:
         """Whether the barrier that the dump names may be this one of the run; it is from now on."""
@@ -293,15 +325,16 @@ class _Difference(NamedTuple):
     here: str
 
 
-def _differences(there: _There, here: _Here, barriers: _Barriers) -> list[_Difference]:
+def _differences(there: _There, here: _Here, places: _Places) -> list[_Difference]:
     """In what a CTA of a dump differs from a CTA of a run."""
     found = []
     for warp in sorted(there.stands.keys() | here.stands.keys()):
         own, other = there.stands.get(warp, ()), here.stands.get(warp, ())
-        if not _agree(own, other, barriers):
+        if not _agree(own, other, places):
             found.append(_Difference(warp, _said(own), _said(other)))
-    for variable, shift in barriers.shift.items():
-        for address, state in here.barriers.get(variable, {}).items():
+    for variable, shift in places.shift.items():
+        for address, (name, state) in here.barriers.get(variable, {}).items():
+            places.names[address + shift] = name
             own_state = there.state(address + shift)
             if own_state is not None and own_state != state:
                 what = f"mbarrier {address + shift:#x}"
@@ -309,23 +342,26 @@ def _differences(there: _There, here: _Here, barriers: _Barriers) -> list[_Diffe
     return found
 
 
-def _agree(there: Sequence[_Stand], here: Sequence[_Stand], barriers: _Barriers) -> bool:
-    # lanes that wait for lanes of their warp wait for what those wait for
+def _agree(there: Sequence[_Stand], here: Sequence[_Stand], places: _Places) -> bool:
+    # lanes that wait for lanes of their warp wait for what those wait for; a run that reports that
+    # they do so in vain leaves them where they were
     waits = [s for s in there if s.kind != "lanes"] or [*there]
-    own = [s for s in here if s.kind != "lanes"] or [*here]
+    own = [s for s in here if s.kind not in ("lanes", None)] or [*here]
     if not waits or not own:
         return not waits and not own
-    return all(any(_same(a, b, barriers) for b in own) for a in waits) and all(
-        any(_same(a, b, barriers) for a in waits) for b in own
+    return all(any(_same(a, b, places) for b in own) for a in waits) and all(
+        any(_same(a, b, places) for a in waits) for b in own
     )
 
 
-def _same(there: _Stand, here: _Stand, barriers: _Barriers) -> bool:
+def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     """Whether a warp of the dump waits for what one of the run does, as far as both are known."""
     if there.kind is None or here.kind is None:
         return False
-    if there.line is not None and there.line != here.line and there.kind != "poll":
-        return False
+    if there.line is not None and here.line is not None and there.line != here.line:
+        around = places.loops.around
+        if there.kind != "poll" or around(there.line) != around(here.line):
+            return False
     if there.kind != here.kind:
         # a loop around mbarrier.test_wait polls; so does one that was not recognised
         return there.kind == "poll" and here.kind == "mbarrier"
@@ -338,7 +374,7 @@ def _same(there: _Stand, here: _Stand, barriers: _Barriers) -> bool:
         return False
     if there.state is not None and here.state is not None and there.state != here.state:
         return False
-    return barriers.fits(there, here)
+    return places.fits(there, here)
 
 
 def _said(stands: Sequence[_Stand]) -> str:
@@ -351,6 +387,7 @@ class _Compared(NamedTuple):
 
     differences: Mapping[Cta, list[_Difference]]
     counterparts: Mapping[Cta, int]
+    names: Mapping[int, str]
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -371,15 +408,22 @@ def _waits(side: Participant) -> bool:
     return side.deed is not None and side.deed.verb == "waits"
 
 
-def _compared(there: Mapping[Cta, _There], here: Mapping[int, _Here]) -> _Compared:
+class _Hang(NamedTuple):
+    """A dump, and the loops of its kernel."""
+
+    ctas: Mapping[Cta, _There]
+    loops: _Loops
+
+
+def _compared(hang: _Hang, here: Mapping[int, _Here]) -> _Compared:
     """Each CTA of a dump beside the CTA of a run that is nearest to it, itself if it is."""
-    barriers = _Barriers()
+    places = _Places(hang.loops)
     differences: dict[Cta, list[_Difference]] = {}
     counterparts: dict[Cta, int] = {}
-    for cta, own in there.items():
-        best: tuple[int, _Barriers] | None = None
+    for cta, own in hang.ctas.items():
+        best: tuple[int, _Places] | None = None
         for number in sorted(here, key=lambda n: (n != cta.number, n)):
-            tried = deepcopy(barriers)
+            tried = deepcopy(places)
             found = _differences(own, here[number], tried)
             if best is None or len(found) < len(differences[cta]):
                 best, differences[cta] = (number, tried), found
@@ -389,8 +433,8 @@ def _compared(there: Mapping[Cta, _There], here: Mapping[int, _Here]) -> _Compar
             ends = (_Difference(w, _said(s), "has ended") for w, s in own.stands.items())
             differences[cta] = [*ends]
         else:
-            counterparts[cta], barriers = best
-    return _Compared(differences, counterparts)
+            counterparts[cta], places = best
+    return _Compared(differences, counterparts, places.names)
 
 
 # ---------------------------------------------------------------------- the comparison
@@ -418,8 +462,8 @@ def compare(
     entry = next(one for one in module.entries if one.name == ptx.entry.name)
     try:
         mir = lower(module, entry, rebuilt.launch)
-        written = Simulation(mir, numbers=False, strict="practice").written
-        given = with_contents(rebuilt, dump, written)
+        looked = Simulation(mir, numbers=False, strict="practice")
+        given = with_contents(rebuilt, dump, looked.written, looked.holds)
         if given is not rebuilt:
             rebuilt, mir = given, lower(module, entry, given.launch)
         report = check(mir, time_limit=time_limit, suggest=suggest)
@@ -432,7 +476,9 @@ def compare(
                 rebuilt, mir, report = zeros, other, again
     except TilesimError as error:
         return Match("none", (f"the kernel cannot be checked: {error}",))
-    return replace(_judged(dump, mir, report, rebuilt, groups, until), assumed=rebuilt.assumed)
+    assert entry.body is not None
+    hang = _Hang(_of_dump(dump, groups), _Loops(entry.body))
+    return replace(_judged(hang, mir, report, rebuilt, until), assumed=rebuilt.assumed)
 
 
 def _lacks_contents(report: Report) -> bool:
@@ -440,42 +486,46 @@ def _lacks_contents(report: Report) -> bool:
     return report.verdict == "bounded" and any("give the contents of" in r for r in report.reasons)
 
 
-def _judged(
-    dump: CoreDump, mir: Mir, report: Report, rebuilt: Rebuilt, groups: Sequence[Group],
-    until: float,
-) -> Match:  # fmt: skip
-    there = _of_dump(dump, groups)
+def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: float) -> Match:
     if report.verdict in ("proved", "exhausted"):
-        return _proved(report, rebuilt, there)
+        return _proved(report, rebuilt, hang.ctas)
     if report.verdict == "failed" and report.witness is not None:
-        found = _compared(there, _of_run(ends(mir, report.witness)))._replace(
+        found = _compared(hang, _of_run(ends(mir, report.witness)))._replace(
             findings=report.findings
         )
         if found.counterparts and not found.distance:
-            return _same_hang(found, report)
-        other = _other_schedule(mir, there, found, until)
+            return _same_hang(hang, found, report)
+        other = _other_schedule(mir, hang, found, until)
         if other is not None and not other.distance:
-            return _same_hang(other, report)
+            return _same_hang(hang, other, report)
         nearest = min((one for one in (found, other) if one is not None and one.counterparts),
                       key=lambda one: one.distance, default=None)  # fmt: skip
         if nearest is not None:
             return _nearest(nearest, report)
-        first = report.findings[0]
-        return Match(
-            "failed",
-            (f"check finds no deadlock, but another failure, which may be the cause: {first.rule}: "
-             f"{first.message}",),
-            finding=first, report=report,
-        )  # fmt: skip
+        return _failed(report, rebuilt)
     if report.verdict == "unsupported":
         return Match("none", (f"the kernel cannot be checked: {_why(report)}",), report=report)
-    other = _other_schedule(mir, there, None, until)
+    other = _other_schedule(mir, hang, None, until)
     if other is not None:
-        return _nearest(other, report) if other.distance else _same_hang(other, report)
+        return _nearest(other, report) if other.distance else _same_hang(hang, other, report)
     return Match(
         "open",
         (f"check finds no failure and proves nothing ({report.covers}): {_why(report)}",),
         report=report,
+    )
+
+
+def _failed(report: Report, rebuilt: Rebuilt) -> Match:
+    """A check that fails, and that never ends in a deadlock."""
+    sizes = [one.name for one in rebuilt.assumed if one.name == "buffer sizes"]
+    others = [f for f in report.findings if f.rule != "out-of-bounds" or not sizes]
+    if not others:
+        says = "check ends at an access beyond the size that was taken for a buffer"
+        return Match("open", (f"{says}: {report.findings[0].message}",), report=report)
+    first = others[0]
+    says = "check finds no deadlock, but another failure, which may be the cause"
+    return Match(
+        "failed", (f"{says}: {first.rule}: {first.message}",), finding=first, report=report
     )
 
 
@@ -484,14 +534,14 @@ def _why(report: Report) -> str:
 
 
 def _other_schedule(
-    mir: Mir, there: Mapping[Cta, _There], before: _Compared | None, until: float
+    mir: Mir, hang: _Hang, before: _Compared | None, until: float
 ) -> _Compared | None:
     """Of schedules by chance, the one that ends nearest to the dump; None if none is nearer than
     ``before``."""
     simulation = Simulation(mir, numbers=False, strict="practice")
     machines: list[Machine] = []
     simulation.watches = machines.append
-    simulation.set_options(deadline=until)
+    simulation.set_options(deadline=min(until, monotonic() + _SECONDS))
     best: tuple[_Compared, Witness] | None = None
     least = None if before is None or not before.counterparts else before.distance
     clusters = [*range(min(simulation.groups, _CLUSTERS))]
@@ -505,7 +555,7 @@ def _other_schedule(
         here = _of_run(machines)
         if not here:
             continue
-        found = _compared(there, here)._replace(findings=run.findings)
+        found = _compared(hang, here)._replace(findings=run.findings)
         if least is None or found.distance < least:
             choices = {c: tuple(picks) for c, picks in run.choices.items()}
             name, program = simulation.program.name, fingerprint(simulation.code.mir)
@@ -523,16 +573,24 @@ def _by_chance(seed: int, cluster: int) -> RandomChooser:
     return RandomChooser(seed * 1009 + cluster)
 
 
-def _same_hang(found: _Compared, report: Report) -> Match:
+def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     ctas = len(found.differences)
     whole = "the CTA" if ctas == 1 else f"all {ctas} CTAs"
+    stands = [s for cta in hang.ctas.values() for own in cta.stands.values() for s in own]
+    says = [
+        f"check finds this hang: in {whole} of the dump the same warps wait for the same as in its "
+        "deadlock, at the same instructions and with the same parities"
+    ]
     others = sum(cta.number != number for cta, number in found.counterparts.items())
-    as_others = f" ({others} of them as another CTA of it)" if others else ""
+    if others:
+        says.append(f"{count(others, 'CTA')} of the dump stand as another one of the check")
+    if any(s.line is None for s in stands):
+        says.append("instructions were compared as far as the cubin has a table of PTX lines")
+    if any(s.kind == "mbarrier" and s.state is None for s in stands):
+        says.append("the state of mbarriers was not compared: it is not in the dump")
     return Match(
-        "same",
-        (f"check finds this hang: in {whole} of the dump the same warps wait at the same "
-         f"instructions for the same, with the same parities, as in its deadlock{as_others}",),
-        finding=found.finding, report=report,
+        "same", tuple(says), finding=found.finding, report=report,
+        names=tuple(sorted(found.names.items())),
     )  # fmt: skip
 
 
@@ -543,7 +601,7 @@ def _nearest(found: _Compared, report: Report) -> Match:
         (f"check finds a deadlock, of which that of the dump differs: {matched} of "
          f"{len(found.differences)} CTAs stand as in it",),
         (*_shown(found),),
-        finding=found.finding, report=report,
+        finding=found.finding, report=report, names=tuple(sorted(found.names.items())),
     )  # fmt: skip
 
 

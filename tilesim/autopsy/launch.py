@@ -9,7 +9,7 @@ is taken to be larger than anything that the kernel accesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from math import prod
 
 from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
@@ -25,6 +25,8 @@ from tilesim.records import dataclass, field, replace
 
 #: bytes that a buffer is taken to have of which the dump does not say that: as many as may be
 ASSUMED_BYTES = 16 << 30
+#: the same of a buffer that steers the kernel, of which a run keeps what it holds
+ASSUMED_HELD = 64 << 20
 #: what a small buffer holds is given, of one with more bytes only the beginning
 MOST_CONTENTS = 16 << 10
 #: where device addresses begin and end (49 bits on Hopper, 57 on Blackwell), and the bits by which
@@ -292,29 +294,42 @@ def _dynamic_shared(
     return left, (Assumed("dynamic shared memory", text),)
 
 
-def with_contents(rebuilt: Rebuilt, dump: CoreDump, written: Set[str]) -> Rebuilt:
-    """The launch with what its small buffers hold in the dump, of those that the kernel never
-    writes (``written`` names the others): they hold it since the kernel has begun."""
-    found: dict[str, Contents] = {}
+def with_contents(
+    rebuilt: Rebuilt, dump: CoreDump, written: Set[str], held: Callable[[str], bool]
+) -> Rebuilt:
+    """The launch with what its buffers hold in the dump, of those that the kernel never writes
+    (``written`` names the others): they hold it since the kernel has begun. ``held``: what a buffer
+    holds steers the kernel."""
+    launch, found = rebuilt.launch, dict[str, Contents]()
+    large = {p.name for p in pointers(launch.params) if p.bytes == ASSUMED_BYTES and held(p.name)}
     for name, start in rebuilt.addresses.items():
-        if name in written:
-            continue
-        data = _held(dump, start)
+        data = b"" if name in written or not held(name) else _held(dump, start)
         if data:
             words = (data[at : at + 4] for at in range(0, len(data) - 3, 4))
             found[name] = Contents("u32", tuple(int.from_bytes(w, "little") for w in words))
-    if not found:
+    if not found and not large:
         return rebuilt
-    params = tuple(_given(one, found) for one in rebuilt.launch.params)
-    text = (
-        f"{', '.join(sorted(found))} held at the start what the dump has: this kernel never writes "
-        "to it"
-    )
-    return replace(
-        rebuilt,
-        launch=replace(rebuilt.launch, params=params),
-        assumed=(*rebuilt.assumed, Assumed("contents", text)),
-    )
+    params = (_limited(one, large) for one in launch.params)
+    assumed = rebuilt.assumed
+    if found:
+        text = (
+            f"{', '.join(sorted(found))} held at the start what the dump has: this kernel never "
+            "writes to it"
+        )
+        assumed = (*assumed, Assumed("contents", text))
+    given = tuple(_given(one, found) for one in params)
+    return replace(rebuilt, launch=replace(launch, params=given), assumed=assumed)
+
+
+def _limited(one: Parameter, large: Set[str]) -> Parameter:
+    match one:
+        case Pointer(name=name) if name in large:
+            return replace(one, bytes=ASSUMED_HELD)
+        case Struct():
+            fields = (replace(field, value=_limited(field.value, large)) for field in one.fields)
+            return replace(one, fields=tuple(fields))
+        case _:
+            return one
 
 
 def with_zeros(rebuilt: Rebuilt) -> Rebuilt:

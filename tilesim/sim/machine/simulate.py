@@ -197,7 +197,8 @@ class Simulation:
         self.skipper: Callable[[Machine], object] | None = None
         #: is told of every machine that is going to run
         self.watches: Callable[[Machine], object] | None = None
-        self._holds = compiler.holds
+        #: whether runs keep what a global tensor holds, by its name
+        self.holds = compiler.holds
         self._numbers = compiler.numbers
 
     def with_numbers(self) -> Simulation:
@@ -289,7 +290,7 @@ class Simulation:
         from tilesim.sim.affine.cluster_plan import plans  # what only several clusters need
 
         return plans(
-            self.code, self._holds, numbers=self._numbers, written=self.written,
+            self.code, self.holds, numbers=self._numbers, written=self.written,
             given=inputs.keys() | {t.name for t in self.program.tensors if t.contents},
         )  # fmt: skip
 
@@ -364,7 +365,7 @@ class Simulation:
     ) -> Run:
         patience = options.patience
         memory = GlobalMemory(
-            self.program, inputs, self.written, self._holds, by_bytes=not self.code.global_by_name
+            self.program, inputs, self.written, self.holds, by_bytes=not self.code.global_by_name
         )
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
@@ -422,7 +423,7 @@ class Simulation:
         outputs = {
             t.name: array_of(t, memory.memories[t.name])
             for t in self.program.tensors
-            if self._holds(t.name)
+            if self.holds(t.name)
         }
         stats = Stats(executed, count, cycles, skipped, by_parts)
         run = Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
