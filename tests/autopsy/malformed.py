@@ -16,7 +16,7 @@ from typing import Any
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.records import replace
 
-from .dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Section, Warp
+from .dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Section, Warp, load
 
 DUMPS = Path(__file__).parent / "dumps"
 ENTRY = 0x7F0000001000
@@ -30,6 +30,15 @@ def ring() -> bytes:
     return gzip.decompress((DUMPS / "ring.nvcudmp.gz").read_bytes())
 
 
+@cache
+def code() -> bytes:
+    """The cubin of that dump, at another address."""
+    dump = CoreDump(DUMPS / "ring.nvcudmp.gz")
+    original = dump.image_of(dump.grids[0], relocated=False)
+    assert original is not None
+    return load(original.data, {"_Z4ringPKfPfii": ENTRY})
+
+
 def warp(number: int = 0, lanes: Sequence[int] = range(32)) -> Warp:
     """A warp of a block with one dimension."""
     return Warp(
@@ -38,10 +47,10 @@ def warp(number: int = 0, lanes: Sequence[int] = range(32)) -> Warp:
 
 
 def small() -> Dump:
-    """Two CTAs of two warps on two SMs, in a grid of three."""
+    """Two CTAs of two warps on two SMs, in a grid of three, at an instruction of `code`."""
     ctas = [Cta(1, (n, 0, 0), [warp(0), warp(1)], n, bytes(1024)) for n in range(2)]
-    grid = Grid(1, ENTRY, (3, 1, 1), (64, 1, 1), params=bytes(16), registers=8)
-    device = Device([grid], ctas, [[Module(b"\x7fELF" + bytes(100))]], sms=2)
+    grid = Grid(1, ENTRY, (3, 1, 1), (64, 1, 1), params=bytes(24), registers=8)
+    device = Device([grid], ctas, [[Module(code())]], sms=2)
     return Dump([device], [Memory(0x7F0100000000, bytes(range(64)))])
 
 
@@ -154,6 +163,8 @@ _LINK, _INFO, _ENTRY = (40, "I"), (44, "I"), (56, "Q")
 REGISTERS = ".cudbg.regs.dev0.sm0.cta0.wp0.ln0"
 SHARED = ".cudbg.shared"
 
+NO_GRIDS = "CTAs run on device 0, and it has no table of grids"
+
 #: what is wrong, the file, and what the message says
 REFUSED: dict[str, tuple[Make, str]] = {
     # the file
@@ -225,15 +236,15 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "a table of lanes twice": (lambda: copied(".cudbg.lntbl"), "the same thing of one row"),
     "a table of grids whose link is itself": (
         lambda: with_header(".cudbg.gridtbl", *_LINK, number(".cudbg.gridtbl")),
-        "grid 1, which is not in it",
+        NO_GRIDS,
     ),
     "a link whose low bits are a section": (
         lambda: with_header(".cudbg.gridtbl", *_LINK, number(".cudbg.devtbl") + (1 << 24)),
-        "grid 1, which is not in it",
+        NO_GRIDS,
     ),
     "a link behind all sections": (
         lambda: with_header(".cudbg.gridtbl", *_LINK, 0xFFFFFFFF),
-        "grid 1, which is not in it",
+        NO_GRIDS,
     ),
     # grids and CTAs
     "a CTA of an unknown grid": (lambda: with_cta(grid=7), "grid 7, which is not in it"),
@@ -305,6 +316,12 @@ def longer_rows() -> bytes:
                 sections[n] = replace(s, data=data, entry=s.entry + 24)
 
     return small().to_bytes(change)
+
+
+def with_device_rows(count: int) -> bytes:
+    """The small dump on the first of several devices; the others have no tables."""
+    row = small().sections()[number(".cudbg.devtbl")].data
+    return with_section(".cudbg.devtbl", data=row * count)
 
 
 def lanes(dump: CoreDump) -> list[int]:
@@ -442,6 +459,11 @@ READ: dict[str, tuple[Make, Callable[[CoreDump], object], object]] = {
         ).to_bytes(),
         lambda d: (d.at(102, 2), d.at(102, 4), d.at(102, 5), d.at(102, 0), d.at(107, 1)),
         (b"cd", b"cdef", None, b"", None),
+    ),
+    "a device without tables": (
+        lambda: with_device_rows(8),
+        lambda d: (len(d.devices), len(d.grids), lanes(d)),
+        (8, 1, [32] * 4),
     ),
     "66,000 sections": (
         lambda: with_more(*[Section("", 99, b"")] * 66_000),

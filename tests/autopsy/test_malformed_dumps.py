@@ -11,15 +11,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from tilesim.autopsy import core_dump
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
+from tilesim.cli import main
 
 from . import malformed
 from .held import held
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
+
+#: what is wrong in parts that the command does not need
+NOT_LOOKED_AT = {
+    "registers behind the end",
+    "registers of 2^64 - 1 bytes",
+    "registers twice",
+    "global memory behind the end",
+}
 
 #: seconds of CPU time, and MiB of memory, that a dump may take
 SECONDS = 2.0
@@ -86,6 +96,35 @@ def test_what_is_wrong_is_said_in_one_line(what: str, tmp_path: Path) -> None:
 def test_what_is_right_is_read(what: str, tmp_path: Path) -> None:
     make, look, expected = malformed.READ[what]
     assert look(read(make(), tmp_path)) == expected
+
+
+def autopsy(data: bytes, folder: Path) -> Result:
+    """``tilesim autopsy`` of these bytes: what it says, however it ends."""
+    path = folder / "core"
+    path.write_bytes(data)
+    result = CliRunner().invoke(main, ["autopsy", str(path)])
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
+
+
+@pytest.mark.parametrize("what", malformed.REFUSED)
+def test_the_command_refuses_a_dump(what: str, tmp_path: Path) -> None:
+    make, message = malformed.REFUSED[what]
+    result = autopsy(make(), tmp_path)
+    if what in NOT_LOOKED_AT:
+        assert result.exit_code in (0, 1, 3)
+        return
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("what", malformed.READ)
+def test_the_command_reads_a_dump(what: str, tmp_path: Path) -> None:
+    result = autopsy(malformed.READ[what][0](), tmp_path)
+    assert result.exit_code in (0, 1, 3)
+    assert result.stderr == ""
 
 
 def test_no_file(tmp_path: Path) -> None:

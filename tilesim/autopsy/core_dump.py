@@ -22,6 +22,8 @@ import stat
 import struct
 import tempfile
 import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
@@ -503,7 +505,8 @@ class CoreDump:
         fits = rows["link"] < len(self._sections)
         keys, number = keys[fits], number[fits]
         order = np.argsort(keys, kind="stable")
-        self._keys, self._numbers = keys[order], number[order]
+        # one is looked up three times as fast in an array as in NumPy's
+        self._keys, self._numbers = array("Q", keys[order].tobytes()), number[order]
         tables = np.flatnonzero(kinds == _DEVICES)
         if len(tables) != 1:
             raise self.error(f"it has {len(tables)} tables of devices, not one")
@@ -545,8 +548,8 @@ class CoreDump:
 
     def below(self, table: int, kind: int, row: int) -> int | None:
         """The section that holds something of a row of a table; None if there is none."""
-        key = np.uint64(table << 40 | kind << 32 | row)
-        at = int(np.searchsorted(self._keys, key))
+        key = table << 40 | kind << 32 | row
+        at = bisect_left(self._keys, key)
         if at == len(self._keys) or self._keys[at] != key:
             return None
         if at + 1 < len(self._keys) and self._keys[at + 1] == key:
@@ -668,6 +671,10 @@ class CoreDump:
         found: list[Grid] = []
         for device, table in zip(self.devices, self._grid_tables, strict=True):
             place = f"grids of device {device.number}"
+            if table is None and self._has_ctas(device):
+                raise self.error(
+                    f"CTAs run on device {device.number}, and it has no table of grids"
+                )
             for n, row in enumerate(self.rows(table, _GRID, MOST_GRIDS, place)):
                 number = None if table is None else self.below(table, _PARAMETERS, n)
                 params = self.contents(number, MOST_PARAMETERS, f"parameters of grid {row[0]}")
@@ -681,6 +688,11 @@ class CoreDump:
                     )
                 )  # fmt: skip
         return tuple(found)
+
+    def _has_ctas(self, device: Device) -> bool:
+        table, rows = self._sm_tables[device.number]
+        tables = [table and self.below(table, _CTAS, n) for n in range(len(rows))]
+        return any(n and self._extent(n, "a table of CTAs")[1] for n in tables)
 
     @cached_property
     def _sm_tables(self) -> tuple[tuple[int | None, list[_Row]], ...]:
