@@ -486,3 +486,107 @@ READ: dict[str, tuple[Make, Callable[[CoreDump], object], object]] = {
         [(0, 0), (0, 1), (1, 0), (1, 1)],
     ),
 }
+
+
+# ---------------------------------------------------------------------- images
+
+_ONE = struct.Struct("<IIQQQQIIQQ")
+_TEXT = ".text._Z4ringPKfPfii"
+
+
+def with_image(image: bytes) -> bytes:
+    """The small dump with another cubin."""
+    return on_device(contexts=[[Module(image)]])
+
+
+def header_of_image(at: int, form: str, value: int) -> bytes:
+    """The small dump; in the header of its cubin stands something else."""
+    image = bytearray(code())
+    struct.pack_into(f"<{form}", image, at, value)
+    return with_image(bytes(image))
+
+
+def section_of_image(name: str) -> tuple[int, int, int]:
+    """Where the header of a section of the cubin lies, and its contents with their size."""
+    (start,) = struct.unpack_from("<Q", code(), 40)
+    count, strings = struct.unpack_from("<HH", code(), 60)
+    headers = [_ONE.unpack_from(code(), start + 64 * n) for n in range(count)]
+    for n, header in enumerate(headers):
+        named = code()[headers[strings][4] + header[0] :].partition(b"\0")[0]
+        if named == name.encode():
+            return start + 64 * n, header[4], header[5]
+    raise KeyError(name)
+
+
+def section_of_image_with(name: str, at: int, form: str, value: int) -> bytes:
+    """The small dump; in the header of a section of its cubin stands something else."""
+    return header_of_image(section_of_image(name)[0] + at, form, value)
+
+
+def filled(name: str, content: bytes) -> bytes:
+    """The small dump; a section of its cubin is full of this."""
+    _, start, size = section_of_image(name)
+    image = bytearray(code())
+    image[start : start + size] = (content * (size // len(content) + 1))[:size]
+    return with_image(bytes(image))
+
+
+def replaced(old: bytes, new: bytes) -> bytes:
+    """The small dump; in its cubin stands another text of this length."""
+    assert len(old) == len(new)
+    return with_image(code().replace(old, new))
+
+
+#: what is wrong in a cubin, the dump, and what the message says
+REFUSED_IMAGES: dict[str, tuple[Make, str]] = {
+    "its header only": (lambda: with_image(code()[:64]), "section headers of 64 bytes do not fit"),
+    "cut in half": (lambda: with_image(code()[: len(code()) // 2]), "do not fit"),
+    "zeros": (lambda: with_image(b"\x7fELF" + bytes(1000)), "this is no cubin"),
+    "code of a CPU": (lambda: header_of_image(18, "H", 62), "this is no cubin"),
+    "section headers at 2^63": (lambda: header_of_image(*_START, HUGE), "do not fit"),
+    "65,535 sections": (lambda: header_of_image(*_COUNT, 65535), "do not fit"),
+    "names in no section": (lambda: header_of_image(*_NAMES, 65535), "section 65535 of 23"),
+    "section headers of 0 bytes": (lambda: header_of_image(*_ROW, 0), "of 0 bytes do not fit"),
+    "2^32 symbols": (
+        lambda: section_of_image_with(".symtab", *_SIZE, 24 << 32),
+        ".symtab lies behind its end",
+    ),
+    "symbols at 2^63": (
+        lambda: section_of_image_with(".symtab", *_OFFSET, HUGE),
+        ".symtab lies behind its end",
+    ),
+    "names of symbols in no section": (
+        lambda: section_of_image_with(".symtab", *_LINK, 0xFFFFFFFF),
+        "the names of symbols are section 4294967295",
+    ),
+    "names without an end": (lambda: filled(".strtab", b"\xff"), "has no name of at most"),
+    "code in another place": (lambda: section_of_image_with(_TEXT, *_ADDRESS, 0), "does not lie"),
+    "code of 2^40 bytes": (lambda: section_of_image_with(_TEXT, *_SIZE, 1 << 40), "cannot read it"),
+    "code that is zeros": (lambda: filled(_TEXT, b"\0"), "cannot read it"),
+    "an unknown architecture": (lambda: header_of_image(48, "I", 0), "cannot read it"),
+    "a kernel with escapes": (
+        lambda: replaced(b"_Z4ringPKfPfii", b"\x1b]0;owned\x07...."),
+        "\\x1b]0;owned\\x07....",
+    ),
+    "attributes that are none": (
+        lambda: filled(".nv.info._Z4ringPKfPfii", b"\4\x34\xf0\0"),
+        "cannot read it",
+    ),
+}
+
+#: what is strange in a cubin, the dump, and what is said
+READ_IMAGES: dict[str, tuple[Make, str]] = {
+    "no sections": (lambda: header_of_image(*_COUNT, 0), "code of a kernel is not in the dump"),
+    "no symbols": (lambda: filled(".symtab", b"\0"), "code of a kernel is not in the dump"),
+    "lines that are none": (lambda: filled(".debug_line", b"\xff"), "at +0x10 S2R"),
+    "lines of the PTX that are none": (
+        lambda: filled(".nv_debug_line_sass", b"\xff"),
+        "at ring.cu:15",
+    ),
+    "PTX that is none": (lambda: filled(".nv_debug_ptx_txt", b"\x1b[31m"), "at ring.cu:15"),
+    "PTX of brackets": (lambda: filled(".nv_debug_ptx_txt", b"("), "at ring.cu:15"),
+    "a file with escapes": (lambda: replaced(b"ring.cu", b"\x1b[31mXY"), "at \\x1b[31mXY:15"),
+    "a file that is a path": (lambda: replaced(b"ring.cu", b"../../x"), "at x:15"),
+    "PCs in no function": (lambda: with_lane(pc=ENTRY - 4096), "at +-0x1000"),
+    "PCs between instructions": (lambda: with_lane(pc=ENTRY + 17), "at +0x11"),
+}

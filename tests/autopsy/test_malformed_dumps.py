@@ -17,6 +17,7 @@ from tilesim.autopsy import core_dump
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
 from tilesim.cli import main
+from tilesim.cubin import disassembly
 
 from . import malformed
 from .held import held
@@ -98,6 +99,10 @@ def test_what_is_right_is_read(what: str, tmp_path: Path) -> None:
     assert look(read(make(), tmp_path)) == expected
 
 
+def one_line(text: str) -> bool:
+    return text.endswith("\n") and text[:-1].isprintable()
+
+
 def autopsy(data: bytes, folder: Path) -> Result:
     """``tilesim autopsy`` of these bytes: what it says, however it ends."""
     path = folder / "core"
@@ -117,7 +122,7 @@ def test_the_command_refuses_a_dump(what: str, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert one_line(result.stderr)
 
 
 @pytest.mark.parametrize("what", malformed.READ)
@@ -125,6 +130,55 @@ def test_the_command_reads_a_dump(what: str, tmp_path: Path) -> None:
     result = autopsy(malformed.READ[what][0](), tmp_path)
     assert result.exit_code in (0, 1, 3)
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("what", malformed.REFUSED_IMAGES)
+def test_the_command_refuses_a_cubin(what: str, tmp_path: Path) -> None:
+    make, message = malformed.REFUSED_IMAGES[what]
+    result = autopsy(make(), tmp_path)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith(f"error: {tmp_path / 'core'}: the cubin of grid 1: ")
+    assert one_line(result.stderr)
+
+
+@pytest.mark.parametrize("what", malformed.READ_IMAGES)
+def test_the_command_reads_a_cubin(what: str, tmp_path: Path) -> None:
+    make, said = malformed.READ_IMAGES[what]
+    result = autopsy(make(), tmp_path)
+    assert result.exit_code == 3
+    assert said in result.stdout
+    assert result.stdout.isascii()
+    assert result.stdout.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("exec sleep 60", "was stopped after 0.3 s"),
+        ("exec yes", "prints more than 1 MiB"),
+        ("kill -SEGV $$", "cannot read it"),
+        ("echo what >&2; exit 1", "cannot read it: what"),
+        ("exit 0", "finds no instruction"),
+        ("head -c 100000 /dev/urandom", "finds no instruction"),
+    ],
+)
+def test_the_disassembler_fails(
+    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cubin may make nvdisasm hang, print without end, or fail."""
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(f"#!/bin/sh\n{program}\n")
+    tool.chmod(0o700)
+    monkeypatch.setattr(disassembly, "nvdisasm", lambda: str(tool))
+    monkeypatch.setattr(disassembly, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(disassembly, "MOST_PRINTED", 1 << 20)
+    disassembly._functions.cache_clear()
+    result = autopsy(malformed.small().to_bytes(), tmp_path)
+    disassembly._functions.cache_clear()
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert one_line(result.stderr)
 
 
 def test_no_file(tmp_path: Path) -> None:
