@@ -271,3 +271,23 @@ def test_the_documentation_has_every_field(ring: Autopsy) -> None:
         own = {one.name for one in fields(wait)} - {one.name for one in fields(Standing)}
         assert kind in of_kinds, kind
         assert {name for name in own if f"`{name}`" not in of_kinds[kind]} == set(), kind
+
+
+# ---------------------------------------------------------------------- on a terminal
+
+
+def test_colours_change_nothing_else(ring: Autopsy) -> None:
+    said = render(ring, Style(colour=True))
+    assert said.startswith("\x1b[31m\x1b[1mHANGS\x1b[0m \x1b[1mring\x1b[0m  grid 3")
+    assert re.sub(r"\x1b\[\d+m", "", said) == render(ring)
+
+
+def test_long_reports_are_cut_unless_all_is_asked_for(ring: Autopsy) -> None:
+    (launch,) = ring.launches
+    many = replace(ring, launches=(replace(launch, entries=launch.entries * 20),))
+    said = render(many)
+    assert said.count("wait for mbarrier 0xc08 (ring::full+8), parity 1, in CTAs 0-2") == 8
+    assert "and 24 more groups of warps (--verbose shows them)" in said
+    whole = render(many, Style(verbose=True))
+    assert whole.count("wait for mbarrier 0xc08 (ring::full+8), parity 1, in CTAs 0-2") == 20
+    assert "--verbose" not in whole

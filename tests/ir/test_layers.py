@@ -262,7 +262,10 @@ def test_definitions_of_instructions_load_types_and_programs_only() -> None:
     ("command", "not_loaded"),
     [
         ("import tilesim.cli.group", ("tilesim.checker", "tilesim.ir.program", "numpy", "simpy")),
-        ("import tilesim.cli.check", ("tilesim.mistakes", "tilesim.fuzz", "tilesim.report.html")),
+        (
+            "import tilesim.cli.check",
+            ("tilesim.mistakes", "tilesim.fuzz", "tilesim.report.html", "tilesim.autopsy"),
+        ),
         (
             "import tilesim.checker",
             (

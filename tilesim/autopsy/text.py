@@ -5,6 +5,7 @@ Names in a dump are untrusted: what a terminal would obey is escaped where lines
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
@@ -31,6 +32,7 @@ _PLURALS = {
     "is": "are", "its": "their",
 }  # fmt: skip
 _ALL_LANES = (1 << 32) - 1
+_MBARRIER = re.compile(r"\bmbarrier (0x[0-9a-f]+)\b(?! of the cluster's)")
 
 
 def render(found: Autopsy, style: Style = PLAIN) -> str:
@@ -120,7 +122,7 @@ def _cause(launch: Launched, match: Match, style: Style) -> Iterator[str]:
     """What a check says of the hang: the cause, what did it, what to change."""
     finding = match.finding
     same = match.kind == "same"
-    if same:
+    if same and finding is not None and finding.rule == "deadlock":
         head = f"deadlock: {waiting_text(launch)}"
     elif finding is not None:
         head = f"check: {finding.rule}: {finding.message}"
@@ -135,14 +137,18 @@ def _cause(launch: Launched, match: Match, style: Style) -> Iterator[str]:
     if finding is not None:
         if finding.cause:
             yield from _part("cause", finding.cause, style)
-        label = "culprit"
+        # without a culprit, where the finding is; of a deadlock that is what waits
+        sides = finding.culprits
+        label = "culprit" if sides else "where"
+        if not sides and finding.rule != "deadlock":
+            sides = finding.participants
         several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
         shown: set[tuple[str, ...]] = set()
-        for culprit in finding.culprits[:_CULPRITS]:
-            yield from _part(label, side_text(culprit, several=several), style)
-            if culprit.loc.written not in shown:
-                yield from (printable(line, "") for line in quoted(culprit.loc, COLUMN, style))
-            shown.add(culprit.loc.written)
+        for side in sides[:_CULPRITS]:
+            yield from _part(label, side_text(side, several=several), style)
+            if side.loc.written not in shown:
+                yield from (printable(line, "") for line in quoted(side.loc, COLUMN, style))
+            shown.add(side.loc.written)
             label = ""
         if finding.fix:
             yield from _part("fix", finding.fix, style)
@@ -270,7 +276,7 @@ def _entries(
         yield from _field(label, entry_text(entry, launch), style, hang=2)
         label = ""
         yield from _place(entry.groups[0], shown, style)
-        notes = entry_notes(entry)
+        notes = entry_notes(entry, launch)
         for line in notes if every else notes[:_NOTES]:
             yield from _field("", f"  {line}", style, hang=2)
         if not every and notes[_NOTES:]:
@@ -289,21 +295,21 @@ def own_groups(entry: Entry) -> list[Group]:
 def entry_text(entry: Entry, launch: Launched) -> str:
     """``warps 0-3 wait for mbarrier 0xc08, parity 1, in CTAs 0-2``."""
     first = own_groups(entry)
-    said = f"{groups_text(first)} {doing(first)}"
+    said = f"{groups_text(first)} {_named(doing(first), launch)}"
     if launch.grid.ctas == 1:
         return said
     return f"{said}, in CTA{'' if len(entry.ctas) == 1 else 's'} {ranges(entry.ctas)}"
 
 
-def entry_notes(entry: Entry) -> list[str]:
+def entry_notes(entry: Entry, launch: Launched) -> list[str]:
     """The state of what is waited for, and what could release it."""
     doubt = () if entry.wait.certain else (entry.wait.evidence,)
     made = dict.fromkeys(place(i) for i in entry.initialised)
     where = (f"initialised at {', '.join(made)}",) if made else ()
-    return [*doubt, *where, *entry.state, *(supply_text(s, entry) for s in entry.supplies)]
+    return [*doubt, *where, *entry.state, *(_supply(s, entry, launch) for s in entry.supplies)]
 
 
-def supply_text(supply: Supply, entry: Entry) -> str:
+def _supply(supply: Supply, entry: Entry, launch: Launched) -> str:
     """``warp 4 could release it at ring.cu:9 < ring.cu:19; it waits for ...``; CTAs if they are
     others than that of the entry."""
     ctas = {g.cta.number: g.cta for g in supply.groups}
@@ -312,8 +318,20 @@ def supply_text(supply: Supply, entry: Entry) -> str:
     places = dict.fromkeys(place(i) for i in supply.instructions)
     could = "could release it at" if supply.certain else "may be able to release it at"
     subject = "it" if sum(len(g.warps) for g in supply.groups) == 1 else "they"
-    also = f"; {subject} {doing(supply.groups)}"
+    also = f"; {subject} {_named(doing(supply.groups), launch)}"
     return f"{groups_text(supply.groups)}{of} {could} {', '.join(places)}{also}"
+
+
+def _named(text: str, launch: Launched) -> str:
+    """``text`` with the names that a check of the kernel has for its mbarriers."""
+    match = launch.diagnosis and launch.diagnosis.match
+    names = dict(match.names) if match else {}
+
+    def name(found: re.Match[str]) -> str:
+        known = names.get(int(found[1], 16))
+        return found[0] if known is None else f"{found[0]} ({known})"
+
+    return _MBARRIER.sub(name, text)
 
 
 def groups_text(groups: Sequence[Group]) -> str:

@@ -44,7 +44,7 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
     if not entries:
         return None
     sides = tuple(_side(entry, found.path) for entry in entries)
-    notes = [line for e in entries for line in (entry_text(e, launch), *entry_notes(e))]
+    notes = [line for e in entries for line in (entry_text(e, launch), *entry_notes(e, launch))]
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
         notes.append(f"cycle: {' -> '.join(groups_text([g]) for g in (*cycle, cycle[0]))}")

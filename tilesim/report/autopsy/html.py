@@ -76,6 +76,6 @@ def _entries(title: str, entries: list[Entry], launch: Launched, path: str) -> I
         yield f'<div class="dim"><code>{escape(where(entry.groups[0]))}</code></div>'
         if instruction is not None and instruction.lines:
             yield code(loc(instruction, path))
-        notes = escape("\n".join(entry_notes(entry)))
+        notes = escape("\n".join(entry_notes(entry, launch)))
         if notes:
             yield f"<pre>{notes}</pre>"

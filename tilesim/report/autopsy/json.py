@@ -110,6 +110,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Json:
             "says": match.says,
             "differs": match.differs,
             "contradicts": match.contradicts,
+            "names": [{"address": address, "name": one} for address, one in match.names],
             "assumed": [{"name": one.name, "text": one.text} for one in match.assumed],
             "finding": match.finding and finding_json(match.finding, None),
             "verdict": match.report and match.report.overall,
