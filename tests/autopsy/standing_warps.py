@@ -8,13 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.autopsy import dump_writer
 from tests.autopsy.dump_writer import (
     Cta,
     Device,
     Dump,
     Grid,
     Lane,
-    Memory,
     Module,
     Triple,
     Warp,
@@ -24,9 +24,11 @@ from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.wait_for import WaitFor, wait_for
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image
-from tilesim.cubin.sass import Function
+from tilesim.cubin.operands import Memory, parse
+from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.records import dataclass, field
 
+ALL = 0xFFFFFFFF
 #: where kernels lie on the device, and the PTX functions that they use
 ADDRESS = 0x7F0000000000
 HEAD = """
@@ -95,7 +97,7 @@ class Stand:
 
     warp: int
     pc: int
-    lanes: int = 0xFFFFFFFF
+    lanes: int = ALL
     registers: Mapping[int, int] = field(default_factory=dict)
     uniform: Mapping[int, int] = field(default_factory=dict)
     predicates: Sequence[bool] = (False,) * 8
@@ -113,7 +115,7 @@ class Block:
 
 def dump_of(
     path: Path, image: bytes, kernel: str, blocks: Sequence[Block], *, block: int = 128,
-    grid: int = 1, cluster: int = 0, params: bytes = bytes(64), memory: Sequence[Memory] = (),
+    grid: int = 1, cluster: int = 0, params: bytes = bytes(64), memory: Sequence[dump_writer.Memory] = (),
     release: tuple[int, int] = (580, 159), barriers: Mapping[int, tuple[int, int]] | None = None,
     convergence: Mapping[int, int] | None = None, arch: tuple[int, int] = (9, 0),
 ) -> CoreDump:  # fmt: skip
@@ -159,3 +161,53 @@ def graph_of(dump: CoreDump, function: Function) -> WaitFor:
         function.predecessors, function.unknown,
     )  # fmt: skip
     return wait_for(dump, dict.fromkeys(dump.grids, placed))
+
+
+def word(parity: int, pending: int, expected: int, tx: int = 0) -> int:
+    """The word of an mbarrier (`tilesim.autopsy.mbarrier_word`)."""
+    low = (-tx & 0x1FFFFF) << 21 | (-expected & 0xFFFFF) << 1
+    return parity << 63 | (-pending & 0xFFFFF) << 43 | low
+
+
+def shared(*mbarriers: tuple[int, int]) -> bytes:
+    """Shared memory with words at addresses."""
+    memory = bytearray(4096)
+    for address, value in mbarriers:
+        memory[address : address + 8] = value.to_bytes(8, "little")
+    return bytes(memory)
+
+
+def found(text: str, function: Function, line: str, opcode: str, n: int = 0) -> Instruction:
+    """The ``n``-th instruction of an opcode that comes from the line that has some words."""
+    number = next(k for k, one in enumerate((HEAD + text).splitlines(), 1) if line in one)
+    alike = [
+        one
+        for one in function.code.values()
+        if one.opcode.startswith(opcode) and one.lines and one.lines[-1].line == number
+    ]
+    return alike[n]
+
+
+def again(text: str, function: Function, line: str) -> Instruction:
+    """The question of a loop for an mbarrier that comes from a line: not the one before the loop,
+    which is asked once."""
+    n = 0
+    while True:
+        one = found(text, function, line, "SYNCS.PHASECHK", n)
+        if any(place <= one.pc for place in function.successors[one.pc + WIDTH]):
+            return one
+        n += 1
+
+
+def waiting(warp: int, ask: Instruction, address: int, parity: int, lanes: int = ALL) -> Stand:
+    """Lanes that wait for an mbarrier: behind the question, with registers that name it."""
+    memory = parse(ask.operands[1])
+    assert isinstance(memory, Memory)
+    values = dict.fromkeys((name for name, _ in memory.registers), 0)
+    values[memory.registers[0][0]] = address - memory.offset
+    values[ask.operands[2]] = parity << 31
+    return Stand(
+        warp, ask.pc + WIDTH, lanes,
+        {int(name[1:]): value for name, value in values.items() if name[0] == "R"},
+        {int(name[2:]): value for name, value in values.items() if name[0] == "U"},
+    )  # fmt: skip

@@ -45,7 +45,8 @@ class Ahead:
         self.launch = launch
         self._reached: dict[int, frozenset[int]] = {}
         self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
-        self._addresses: dict[int, Collection[int] | None] = {}
+        self._addresses: dict[tuple[int, int], Collection[int] | None] = {}
+        self._values_of: dict[int, ValueSets] = {}
 
     @cached_property
     def _kinds(self) -> dict[Kind, tuple[Instruction, ...]]:
@@ -79,7 +80,7 @@ class Ahead:
             one
             for one in self.launch.function.code.values()
             if one.base == "SYNCS" and "EXCH" in one.modifiers
-            and (known := self._address(one)) is not None
+            and (known := self._address(one, 0)) is not None
             and address in {place & _SHARED_MASK for place in known}
         )  # fmt: skip
 
@@ -122,50 +123,54 @@ class Ahead:
         far = _reaches_peers(one)
         if cta is not names.owner and not far:
             return False
-        known = self._address(one)
+        known = self._address(one, cta.rank)
         if known is None:
             return None
         found = [place for place in known if self._hits(place & _SHARED_MASK, one, names)]
         if not found:
             return False
+        if not far:
+            return True
         if "MULTICAST" in one.modifiers:  # the same place in CTAs that a mask names
             return True if cta is names.owner else None
-        own = any(place >> SHARED_BITS == 0 for place in found)
-        if cta is names.owner:
-            return True if own else None
-        return None if any(place >> SHARED_BITS for place in found) else False
+        return any(place >> SHARED_BITS == names.owner.rank for place in found)
 
     def _hits(self, place: int, one: Instruction, names: Names) -> bool:
         if mbarrier_operand(one) is not None:
             return place == names.address
         return names.address - MOST_STORED < place < names.address + names.width
 
-    def _address(self, one: Instruction) -> Collection[int] | None:
-        if one.pc not in self._addresses:
-            self._addresses[one.pc] = self._find_address(one)
-        return self._addresses[one.pc]
+    def _address(self, one: Instruction, rank: int) -> Collection[int] | None:
+        """The shared addresses that an instruction can name in a CTA of a rank; None if that is not
+        known. Bits 24 and up are the rank of the CTA whose memory it is."""
+        key = one.pc, rank
+        if key not in self._addresses:
+            self._addresses[key] = self._find_address(one, self._values(rank))
+        return self._addresses[key]
 
-    def _find_address(self, one: Instruction) -> Collection[int] | None:
+    def _find_address(self, one: Instruction, values: ValueSets) -> Collection[int] | None:
         if mbarrier_operand(one) is not None:
-            return self._values.address(one.pc)
+            return values.address(one.pc)
         memory = next((m for m in map(parse, one.operands) if isinstance(m, Memory)), None)
         if memory is None or memory.wide or any(scale != 1 for _, scale in memory.registers):
             return None
         parts = [read(name) for name, _ in memory.registers]
-        return self._values.term(Term("add", (*parts, constant(memory.offset))), one.pc)
+        return values.term(Term("add", (*parts, constant(memory.offset))), one.pc)
 
-    @cached_property
-    def _values(self) -> ValueSets:
-        return ValueSets(self.launch.function, self._known)
+    def _values(self, rank: int) -> ValueSets:
+        """The values of registers in the CTAs of a rank."""
+        if rank not in self._values_of:
 
-    def _known(self, name: str, pc: int) -> Collection[int] | None:
-        """What is known of the launch: addresses count from a CTA's own shared memory."""
-        if name == "SR_CgaCtaId":
-            return (0,)
-        if name.startswith("c[0x0]["):
-            value = self.launch.constant(int(name[7:-1], 0))
-            return None if value is None else (value,)
-        return None
+            def known(name: str, _: int) -> Collection[int] | None:
+                if name == "SR_CgaCtaId":
+                    return (rank,)
+                if name.startswith("c[0x0]["):
+                    value = self.launch.constant(int(name[7:-1], 16))
+                    return None if value is None else (value,)
+                return None
+
+            self._values_of[rank] = ValueSets(self.launch.function, known)
+        return self._values_of[rank]
 
     def _number(self, one: Instruction) -> int | None:
         """The number of a named barrier; None if a register has it and is not known."""
@@ -173,7 +178,7 @@ class Ahead:
         if isinstance(first, Immediate):
             return first.value
         if isinstance(first, Register):
-            known = self._values.value(first.name, one.pc)
+            known = self._values(0).value(first.name, one.pc)
             numbers = {value & 0xF for value in known} if known is not None else set()
             return numbers.pop() if len(numbers) == 1 else None
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import PurePath
 
 from tilesim.autopsy.ahead import Ahead, Kind, Names
 from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid
@@ -32,7 +33,7 @@ from tilesim.autopsy.waits import (
 )
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass
-from tilesim.wording import count, ranges
+from tilesim.wording import count, printable, ranges
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,10 @@ class _Found:
 
     @property
     def stops(self) -> bool:
-        """Whether its groups stand until something else releases them."""
+        """Whether its groups are known to stand until something else releases them."""
+        if isinstance(self.wait, MbarrierWait):
+            known = self.mbarrier is not None and self.wait.parity is not None
+            return known and not self.passing
         return not self.passing and not isinstance(self.wait, Running | Sleep)
 
 
@@ -196,10 +200,11 @@ class _Graph:
                 cta = None if kind == "cluster" else group.cta.number
                 key = (cta, places, bool(certain), str(group.wait))
                 together.setdefault(key, ([], ahead, bool(certain)))[0].append(group)
-        return [
+        found = [
             Supply(tuple(alike), ahead, certain, _waits(alike[0]))
             for alike, ahead, certain in together.values()
         ]
+        return sorted(found, key=lambda supply: not supply.certain)
 
     # ------------------------------------------------------------------ mbarriers
 
@@ -216,6 +221,9 @@ class _Graph:
         names = Names(owner, wait.address)
         found.initialised = self.ahead.initialised(wait.address)
         arrivals, copies = self._lacks(found, wait, owner)
+        if found.initialised:
+            places = dict.fromkeys(map(place, found.initialised))
+            found.state.insert(1, f"initialised at {', '.join(places)}")
         if found.passing:
             return
         groups = [g for cta in peers if cta is not None for g in self.of[cta]]
@@ -458,6 +466,12 @@ def _warps(grid: Grid) -> int:
     """Warps that a CTA begins with."""
     x, y, z = grid.block
     return -(-x * y * z // LANES)
+
+
+def place(instruction: Instruction) -> str:
+    """``ring.cu:10 < ring.cu:21``, or ``+0x160 BAR.SYNC`` without lines."""
+    lines = [f"{PurePath(one.file).name}:{one.line}" for one in instruction.lines]
+    return printable(" < ".join(lines), "") or f"+{instruction.pc:#x} {instruction.opcode}"
 
 
 def _said(warps: Iterable[int]) -> str:
