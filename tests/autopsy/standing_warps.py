@@ -115,7 +115,8 @@ class Block:
 
 def dump_of(
     path: Path, image: bytes, kernel: str, blocks: Sequence[Block], *, block: int = 128,
-    grid: int = 1, cluster: int = 0, params: bytes = bytes(64), memory: Sequence[dump_writer.Memory] = (),
+    grid: int = 1, cluster: int = 0, params: bytes = bytes(64),
+    memory: Sequence[dump_writer.Memory] = (),
     release: tuple[int, int] = (580, 159), barriers: Mapping[int, tuple[int, int]] | None = None,
     convergence: Mapping[int, int] | None = None, arch: tuple[int, int] = (9, 0),
 ) -> CoreDump:  # fmt: skip

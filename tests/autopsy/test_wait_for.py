@@ -152,7 +152,6 @@ def test_an_arrival_that_a_warp_would_make_which_has_ended(tmp_path: Path) -> No
     assert init.opcode == "SYNCS.EXCH.64"
     assert one.state == (
         "mbarrier 0x800 is in a phase of parity 0: 1 of 1 arrivals pending",
-        f"initialised at k.cu:{init.lines[0].line} < k.cu:{init.lines[1].line}",
         "no warp that is alive has an arrival on it ahead",
         "warp 0 of its CTA has ended",
     )
@@ -175,7 +174,7 @@ def test_bytes_that_are_missing(tmp_path: Path) -> None:
     assert "0 of 1 arrivals pending, 512 bytes outstanding" in one.state[0]
     assert supplies(one) == [((0,), {"UBLKCP.S.G"}, True)]
     ended = entry(pair(tmp_path, word(0, 0, 1, 512), word(0, 96, 96), producer=False), 1, 2, 3)
-    assert ended.state[2:] == (
+    assert ended.state[1:] == (
         "no warp that is alive has a copy for it ahead: a copy that was issued must bring them",
         "warp 0 of its CTA has ended",
     )

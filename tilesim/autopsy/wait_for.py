@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from pathlib import PurePath
 
 from tilesim.autopsy.ahead import Ahead, Kind, Names
 from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid
@@ -33,7 +32,7 @@ from tilesim.autopsy.waits import (
 )
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass
-from tilesim.wording import count, printable, ranges
+from tilesim.wording import count, ranges
 
 
 @dataclass(frozen=True)
@@ -221,9 +220,6 @@ class _Graph:
         names = Names(owner, wait.address)
         found.initialised = self.ahead.initialised(wait.address)
         arrivals, copies = self._lacks(found, wait, owner)
-        if found.initialised:
-            places = dict.fromkeys(map(place, found.initialised))
-            found.state.insert(1, f"initialised at {', '.join(places)}")
         if found.passing:
             return
         groups = [g for cta in peers if cta is not None for g in self.of[cta]]
@@ -466,12 +462,6 @@ def _warps(grid: Grid) -> int:
     """Warps that a CTA begins with."""
     x, y, z = grid.block
     return -(-x * y * z // LANES)
-
-
-def place(instruction: Instruction) -> str:
-    """``ring.cu:10 < ring.cu:21``, or ``+0x160 BAR.SYNC`` without lines."""
-    lines = [f"{PurePath(one.file).name}:{one.line}" for one in instruction.lines]
-    return printable(" < ".join(lines), "") or f"+{instruction.pc:#x} {instruction.opcode}"
 
 
 def _said(warps: Iterable[int]) -> str:
