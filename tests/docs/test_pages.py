@@ -38,6 +38,7 @@ ELSEWHERE = {"cli.md": "tests/cli/test_docs.py"}
 #: files that a page's commands need beside those it shows
 FILES = {
     "fuzzing.md": ["tests/fuzz/kernels.py"],
+    "howto/hang.md": ["tests/autopsy/dumps/ring.nvcudmp.gz", "tests/autopsy/dumps/ring.cu"],
     "autopsy.md": ["tests/autopsy/dumps/ring.nvcudmp.gz", "tests/autopsy/dumps/ring.cu"],
 }
 
