@@ -7,6 +7,7 @@ those that are refused, with a part of the message; `READ` are read, with what r
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -145,6 +146,20 @@ def elf(machine: int, kind: int) -> bytes:
     return struct.pack("<16sHHIQQQIHHHHHH", ident, kind, machine, 1, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0)
 
 
+def flipped(data: bytes, seed: int) -> bytes:
+    """A dump with other values in some bytes, most of them in headers; perhaps it is cut."""
+    chance = random.Random(seed)
+    (headers,) = struct.unpack_from("<Q", data, 40)
+    places = ((0, 64), (headers, len(data)), (headers, len(data)), (0, len(data)))
+    image = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 4, 16))):
+        at = chance.randrange(*chance.choice(places))
+        image[at] = chance.choice((0, 0xFF, image[at] ^ 1 << chance.randrange(8)))
+    if not chance.randrange(10):
+        del image[chance.randrange(len(image)) :]
+    return bytes(image)
+
+
 def packed() -> bytes:
     """The small dump, compressed."""
     return gzip.compress(small().to_bytes(), 1)
@@ -172,6 +187,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "one byte": (lambda: b"\x7f", "no core dump"),
     "text": (lambda: b"Hello\n" * 100, "no core dump"),
     "a cubin": (lambda: elf(190, 2), "it is a cubin"),
+    "a file of CUDA of no known type": (lambda: elf(190, 3), "an ELF file of something else"),
     "a core of a CPU": (lambda: elf(62, 4), "an ELF file of something else"),
     "32 bits": (lambda: patched(4, "B", 1), "no core dump"),
     "big-endian": (lambda: patched(5, "B", 2), "no core dump"),

@@ -54,7 +54,7 @@ MOST_THREADS = 1024
 MOST_CLUSTER = 64
 LANES = 32
 
-_EM_CUDA, _ET_CORE = 190, 4
+_EM_CUDA, _ET_CORE, _CUBINS = 190, 4, (1, 2)
 #: e_ident .. e_shstrndx of a 64-bit file
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = np.dtype(
@@ -530,7 +530,8 @@ class CoreDump:
             )
         ident, kind, machine, *_ = header = _HEADER.unpack_from(data)
         if ident[4] != 2 or ident[5] != 1 or machine != _EM_CUDA or kind != _ET_CORE:
-            what = "a cubin" if machine == _EM_CUDA else "an ELF file of something else"
+            cubin = machine == _EM_CUDA and kind in _CUBINS
+            what = "a cubin" if cubin else "an ELF file of something else"
             raise DumpError(f"{self.path}: this is no core dump of a GPU, it is {what}")
         offset, entry, count = header[6], header[11], header[12]
         if entry != _SECTION.itemsize:
