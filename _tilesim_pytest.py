@@ -16,9 +16,10 @@ package because pytest imports it at every start: it imports tilesim only when a
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -48,6 +49,8 @@ _NOT_COMPARED = "tilesim.not_compared"
 _LEANS = "tilesim.leans_on"
 #: the property that says what the proof kernel answers
 _RECHECKED = "tilesim.rechecked"
+#: the plug-in that watches GPUs
+_WATCH = "tilesim-watch"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,10 +80,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tilesim-witness-dir", type=Path, default=None, metavar="DIR",
         help="write the failing schedule of every failed check into this folder",
     )  # fmt: skip
+    group.addoption(
+        "--tilesim-watch", type=_seconds, default=None, metavar="SECONDS",
+        help="dump the GPU when a test takes longer, and report why it hangs; the session ends",
+    )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e8:
+        raise ValueError(text)
+    return seconds
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Watches tests on GPUs: the driver has to be told before anything starts CUDA."""
+    _watch_from_now_on(early_config, early_config.known_args_namespace)
+
+
+def _watch_from_now_on(config: pytest.Config, options: Any) -> None:
+    if options.tilesim_watch is not None and not config.pluginmanager.hasplugin(_WATCH):
+        config.pluginmanager.register(GpuWatch(options.tilesim_watch), _WATCH)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declares the marker."""
+    # where plug-ins are named after the first files are loaded
+    _watch_from_now_on(config, config.option)
     config.addinivalue_line(
         "markers",
         f"{MARKER}(kernel, params={{}}, expect='', accept='', deny=(), strict, budget, schedules, "
@@ -164,6 +191,62 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     report = Checker(pyfuncitem)(_subject(marker), **{"params": params, **options})
     if "tilesim_report" in pyfuncitem.funcargs:
         pyfuncitem.funcargs["tilesim_report"] = report
+
+
+# ------------------------------------------------------------------ hangs on GPUs
+
+
+class GpuWatch:
+    """Tests that take longer than so many seconds on a GPU are dumped (``--tilesim-watch``)."""
+
+    def __init__(self, seconds: float) -> None:
+        from tilesim.autopsy.guard import Guard
+
+        self._stderr: int | None = None
+        self._told: set[str] = set()
+        self._guard = Guard(seconds, self._say)
+
+    def _say(self, text: str) -> None:
+        """Prints past what captures output, which a hung test keeps."""
+        line = f"\ntilesim: {text}\n".encode(errors="backslashreplace")
+        os.write(2 if self._stderr is None else self._stderr, line)
+
+    def pytest_configure(self) -> None:
+        """Output is not captured at this moment."""
+        self._stderr = os.dup(2)
+        for note in self._guard.notes:
+            self._say(note)
+
+    def pytest_unconfigure(self) -> None:
+        """Variables are as before."""
+        self._guard.close()
+        if self._stderr is not None:
+            os.close(self._stderr)
+            self._stderr = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Watches a test with its fixtures."""
+        self._guard.begin(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._guard.end()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A test that was dumped has failed, and is the last: the process has lost its context."""
+        report = yield
+        text = self._guard.report_of(item.nodeid)
+        if text and item.nodeid not in self._told:
+            self._told.add(item.nodeid)
+            if report.outcome != "failed":
+                report.outcome, report.longrepr = "failed", text
+            report.sections.append(("tilesim", text))
+            item.session.shouldfail = f"the GPU was dumped in {item.nodeid}"
+        return report
 
 
 # ------------------------------------------------------------------ Triton

@@ -7,7 +7,8 @@ a CUDA error. Words change that:
 * ``slow``: the dump is written in two parts. ``cut``: only the first is written. ``deaf``: none is.
 * ``buffered``: the driver reads 4,096 bytes, not one.
 * ``trap``: it makes a dump by itself and ends with exit code 4.
-* ``two``: it starts a second program that does the rest, in a session of its own, and the rest.
+* ``two``: it starts a second program, in a session of its own, which hangs until it is dumped, and
+  does the rest when that has its pipe.
 * ``quiet``: it makes no pipe, as a program without CUDA, and ends after 0.4 s with exit code 5.
 * a name of a signal: it sends that to its parent when the pipe is there; ``again``: twice.
 """
@@ -54,8 +55,11 @@ def write_dump(what: Collection[str] = ()) -> None:
 def drive(what: Collection[str] = ()) -> threading.Thread:
     """The driver's thread: it ends when it has made a dump."""
     pipe = named("CUDA_COREDUMP_PIPE")
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDWR)
+    # it has its name when it is read
+    made = pipe.with_name(f"made-{os.getpid()}")
+    os.mkfifo(made)
+    reader = os.open(made, os.O_RDWR)
+    made.rename(pipe)
 
     def wait() -> None:
         left = 4096 if "buffered" in what else 1
@@ -78,8 +82,11 @@ def main(arguments: list[str]) -> int:
     if "gentle" in what:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
     if "two" in what:
-        rest = [argument for argument in arguments if argument != "two"]
-        subprocess.Popen([sys.executable, __file__, *rest], start_new_session=True)
+        stays = sorted(what & {"stay"})
+        subprocess.Popen([sys.executable, __file__, *stays], start_new_session=True)
+        pipes = named("CUDA_COREDUMP_PIPE").parent
+        while not list(pipes.glob("pipe*")):
+            time.sleep(0.01)
     if "trap" in what:
         write_dump(what)
         return 4

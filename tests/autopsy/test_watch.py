@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tilesim.autopsy import autopsy
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
 from tilesim.autopsy.processes import members
@@ -23,9 +25,9 @@ from tilesim.cli import main
 from tilesim.errors import UsageError
 
 PROGRAM = Path(__file__).parent / "fake_program.py"
-ROOT = Path(__file__).parents[2]
-LIMITS = Limits(begin=0.4, stall=0.5, again=0.1, look=0.01, settle=0.05)
-LATER = 0.35
+LIMITS = Limits(begin=10, stall=10, again=0.1, look=0.01, settle=0.05)
+#: of a driver that makes no dump
+SHORT = Limits(begin=0.2, stall=0.2, again=0.1, look=0.01, settle=0.05)
 
 
 class Watched:
@@ -43,12 +45,12 @@ class Watched:
         return self.tells
 
     def run(
-        self, *what: str, after: float | None = LATER, grace: float = 2.0,
+        self, *what: str, after: float | None = None, grace: float = 5.0,
         folder: Path | None = None, looks: Callable[[str], Callable[[], Look]] | None = None,
-        no_progress: float | None = None,
+        no_progress: float | None = None, limits: Limits = LIMITS,
     ) -> int:  # fmt: skip
         watch = Watch(
-            self.report, self.lines.append, after=after, grace=grace, folder=folder, limits=LIMITS,
+            self.report, self.lines.append, after=after, grace=grace, folder=folder, limits=limits,
             looks=looks, no_progress=no_progress,
         )  # fmt: skip
         return watch.run([sys.executable, "-S", "-E", str(PROGRAM), *what])
@@ -76,19 +78,30 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     assert not members("0123")
 
 
-def test_a_command_that_runs_too_long_is_dumped_and_reported(watched: Watched) -> None:
-    assert watched.run() == HUNG
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGQUIT"])
+def test_a_signal_asks_for_the_dump_which_is_reported(watched: Watched, name: str) -> None:
+    assert watched.run(name) == HUNG
     assert len(watched.reports) == 1
     assert watched.lines == [
-        f"it runs for more than {LATER} s: its GPU is dumped",
+        f"{name} asks for a dump: its GPU is dumped",
         "1 dump deleted; --dump-dir DIR keeps dumps, for `tilesim autopsy`",
     ]
-    assert not watched.left
+    assert not list(watched.temporary.iterdir())
+
+
+def test_a_command_that_runs_too_long_is_dumped_and_ended(watched: Watched) -> None:
+    watch = Watch(watched.report, watched.lines.append, after=0.2, limits=SHORT)
+    assert watch.run(["/bin/sh", "-c", "sleep 30 & sleep 30"]) == HUNG
+    assert watched.lines == [
+        "it runs for more than 0.2 s: its GPU is dumped",
+        "no process of the command has a pipe for dumps: none has a CUDA context yet, or its driver"
+        " makes none",
+    ]
     assert not list(watched.temporary.iterdir())
 
 
 def test_a_command_that_ends_has_its_own_exit_code(watched: Watched) -> None:
-    assert watched.run("quiet", after=None) == 5
+    assert watched.run("quiet") == 5
     watch = Watch(watched.report, watched.lines.append)
     assert watch.run(["/bin/sh", "-c", "exit 0"]) == 0
     assert watch.run(["/bin/sh", "-c", "kill -9 $$"]) == 137
@@ -104,31 +117,31 @@ def test_a_command_that_cannot_be_started_is_a_usage_error(watched: Watched) -> 
 
 
 def test_a_dump_that_never_comes_is_said(watched: Watched) -> None:
-    assert watched.run("deaf") == HUNG
+    assert watched.run("deaf", "SIGUSR1", limits=SHORT) == HUNG
     assert "1 dump did not come in 0 s, although the driver was asked" in watched.lines[1]
     assert not watched.reports
     assert not list(watched.temporary.iterdir())
 
 
 def test_a_driver_may_read_many_bytes_at_a_time(watched: Watched) -> None:
-    assert watched.run("buffered") == HUNG
+    assert watched.run("SIGUSR1", "buffered") == HUNG
     assert len(watched.reports) == 1
 
 
 def test_each_process_is_dumped_also_in_a_session_of_its_own(watched: Watched) -> None:
-    assert watched.run("two") == HUNG
+    assert watched.run("SIGUSR1", "two") == HUNG
     assert len(set(watched.reports)) == 2
     assert [line.partition(":")[0] for line in watched.lines[1:3]] == ["dump 1 of 2", "dump 2 of 2"]
     assert "2 dumps deleted" in watched.lines[3]
 
 
 def test_a_dump_is_read_when_it_is_whole(watched: Watched) -> None:
-    assert watched.run("slow", "stay", grace=0.1) == HUNG
+    assert watched.run("SIGUSR1", "slow", "stay", grace=0.1) == HUNG
     assert len(watched.reports) == 1
 
 
 def test_a_dump_that_is_cut_is_kept(watched: Watched) -> None:
-    assert watched.run("cut") == HUNG
+    assert watched.run("SIGUSR1", "cut") == HUNG
     assert not watched.reports
     assert "was it cut?" in watched.lines[1]
     assert watched.lines[2].startswith("the dump is ")
@@ -138,7 +151,7 @@ def test_a_dump_that_is_cut_is_kept(watched: Watched) -> None:
 
 def test_a_dump_whose_report_tells_no_hang_is_kept(watched: Watched) -> None:
     watched.tells = False
-    assert watched.run() == HUNG
+    assert watched.run("SIGUSR1") == HUNG
     assert watched.lines[1] == f"the dump is {watched.reports[0]}"
     assert watched.reports[0].exists()
 
@@ -150,14 +163,14 @@ def test_a_dump_that_cannot_be_read_is_kept(
         raise DumpError("no nvdisasm")
 
     monkeypatch.setattr(watched, "report", fail)
-    assert watched.run() == HUNG
+    assert watched.run("SIGUSR1") == HUNG
     assert watched.lines[1] == "error: no nvdisasm"
     assert len(watched.left) == 1
 
 
 def test_dumps_are_kept_in_the_folder_that_is_named(watched: Watched, tmp_path: Path) -> None:
     kept = tmp_path / "new" / "dumps"
-    assert watched.run(folder=kept) == HUNG
+    assert watched.run("SIGUSR1", folder=kept) == HUNG
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
     assert [path.parent for path in watched.reports] == [kept]
     assert watched.lines[1:] == [f"the dump is {watched.reports[0]}"]
@@ -168,27 +181,20 @@ def test_dumps_are_kept_in_the_folder_that_is_named(watched: Watched, tmp_path: 
 
 
 def test_a_command_that_ignores_term_is_killed(watched: Watched) -> None:
-    assert watched.run("two", "stay", grace=0.1) == HUNG
+    assert watched.run("SIGUSR1", "two", "stay", grace=0.1) == HUNG
     assert len(watched.reports) == 2
 
 
 def test_a_dump_at_an_exception_is_reported_when_the_command_has_ended(watched: Watched) -> None:
-    assert watched.run("trap", after=None) == 4
+    assert watched.run("trap") == 4
     assert len(watched.reports) == 1
 
 
 # ---------------------------------------------------------------------- signals
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGQUIT"])
-def test_a_signal_asks_for_the_dump(watched: Watched, name: str) -> None:
-    assert watched.run(name, after=None) == HUNG
-    assert watched.lines[0] == f"{name} asks for a dump: its GPU is dumped"
-    assert len(watched.reports) == 1
-
-
 def test_without_a_pipe_the_signal_is_answered_and_the_command_goes_on(watched: Watched) -> None:
-    assert watched.run("quiet", "SIGQUIT", after=None) == 5
+    assert watched.run("quiet", "SIGQUIT") == 5
     assert watched.text == (
         "SIGQUIT asks for a dump, but no process of the command has a pipe for dumps: none has a "
         "CUDA context yet, or its driver makes none"
@@ -196,24 +202,24 @@ def test_without_a_pipe_the_signal_is_answered_and_the_command_goes_on(watched: 
 
 
 def test_interrupts_are_passed_on_and_what_does_not_end_is_dumped(watched: Watched) -> None:
-    assert watched.run("stay", "SIGINT", after=None, grace=0.2) == HUNG
+    assert watched.run("stay", "SIGINT", grace=0.2) == HUNG
     assert watched.lines[0] == "it has not ended 0.2 s after SIGINT: its GPU is dumped"
     assert len(watched.reports) == 1
 
 
 def test_a_second_interrupt_ends_it_without_a_dump(watched: Watched) -> None:
-    assert watched.run("stay", "SIGINT", "again", after=None) == 128 + signal.SIGKILL
+    assert watched.run("stay", "SIGINT", "again") == 128 + signal.SIGKILL
     assert not watched.reports
 
 
 def test_term_is_passed_on(watched: Watched) -> None:
-    assert watched.run("gentle", "SIGTERM", after=None) == 7
+    assert watched.run("gentle", "SIGTERM") == 7
     assert not watched.lines
 
 
 def test_handlers_of_signals_are_as_before(watched: Watched) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGUSR1)
-    watched.run("quiet", after=None)
+    watched.run("quiet")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGUSR1)) == before
 
 
@@ -222,9 +228,13 @@ def test_handlers_of_signals_are_as_before(watched: Watched) -> None:
 
 def test_a_command_without_progress_is_dumped(watched: Watched) -> None:
     hung = Look((Load(0, 100, 0),), frozenset({1}), 5)
-    # the pipe has to be there
-    looks = iter([Look((), frozenset(), n) for n in range(20)])
-    assert watched.run(after=None, no_progress=0.1, looks=lambda _: lambda: next(looks, hung)) == 1
+    numbers = count()
+
+    def look() -> Look:
+        ready = list(watched.temporary.glob("*/pipe*"))
+        return hung if ready else Look((), frozenset(), next(numbers))
+
+    assert watched.run(no_progress=0.1, looks=lambda _: look) == HUNG
     assert watched.lines[0] == (
         "no progress for 0.1 s: GPU 0 is busy, no memory of GPUs is accessed, and no process of "
         "the command reads or writes: its GPU is dumped"
@@ -238,7 +248,7 @@ def test_progress_that_cannot_be_seen_any_longer_is_said_and_the_command_goes_on
     def look() -> Look:
         raise OSError("nvmlDeviceGetUtilizationRates of NVML answers 15")
 
-    assert watched.run("quiet", after=None, no_progress=0.1, looks=lambda _: look) == 5
+    assert watched.run("quiet", no_progress=0.1, looks=lambda _: look) == 5
     assert watched.lines == [
         "progress is not watched any longer: nvmlDeviceGetUtilizationRates of NVML answers 15"
     ]
@@ -258,7 +268,7 @@ def test_variables_that_the_user_has_set_stay(
     os.mkfifo(own / "pipe-1")
     reader = os.open(own / "pipe-1", os.O_RDONLY | os.O_NONBLOCK)
     (own / "core-0-host-1").write_text("an old one")
-    assert watched.run() == HUNG
+    assert watched.run("SIGUSR1") == HUNG
     assert os.read(reader, 1) == b""
     os.close(reader)
     assert len(watched.reports) == 1
@@ -292,17 +302,27 @@ def test_flags_that_leave_out_shared_memory_are_taken_out(
 # ---------------------------------------------------------------------- the command
 
 
-def test_the_command_leaves_input_and_output_to_the_program(tmp_path: Path) -> None:
-    script = f"read line; echo $line; exec {sys.executable} -S -E {PROGRAM}"
-    watch = [sys.executable, "-m", "tilesim", "watch", "--after", "0.8s", "--"]
-    done = subprocess.run(
-        [*watch, "/bin/sh", "-c", script],
-        input="a line\n", capture_output=True, text=True, check=False, timeout=30,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (HUNG, "a line\n")
-    assert "tilesim watch: it runs for more than 0.8 s: its GPU is dumped\n" in done.stderr
-    assert " ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident\n" in done.stderr
+def test_the_command_reports_and_leaves_input_and_output_to_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tilesim.cli.watch.autopsy", partial(autopsy, check=False))
+    (tmp_path / "input").write_text("a line\n")
+    script = f"read line; echo $line; exec {sys.executable} -S -E {PROGRAM} SIGUSR1"
+    before = os.dup(0)
+    with (tmp_path / "input").open() as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        with pytest.raises(SystemExit) as end:
+            main(["watch", "--dump-dir", str(tmp_path / "dumps"), "--", "/bin/sh", "-c", script])
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert end.value.code == HUNG
+    output, said = capfd.readouterr()
+    assert output == "a line\n"
+    assert "tilesim watch: SIGUSR1 asks for a dump: its GPU is dumped\n" in said
+    assert "HANGS ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident" in said
+    assert f"tilesim watch: the dump is {tmp_path}/dumps/" in said
 
 
 def test_progress_cannot_be_watched_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:

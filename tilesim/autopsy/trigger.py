@@ -164,7 +164,7 @@ class Limits:
     more bytes; how often is looked; for how long a size has to stay."""
 
     begin: float = 20.0
-    stall: float = 60.0
+    stall: float = 20.0
     again: float = 2.0
     look: float = 0.05
     settle: float = 0.25

@@ -12,7 +12,7 @@ import click
 from tilesim.autopsy import autopsy, render
 from tilesim.autopsy.progress import looker, nvml
 from tilesim.autopsy.watch import Watch
-from tilesim.cli.options import FOLDER, say, source_root_option, style_for, time_option
+from tilesim.cli.options import FOLDER, PATH, say, source_root_option, style_for, time_option
 from tilesim.errors import UsageError
 from tilesim.files import show_below
 from tilesim.report.result import FINDINGS
@@ -34,6 +34,11 @@ def _tell(line: str) -> None:
 @click.option(
     "--dump-dir", type=FOLDER, metavar="DIR", help="Keep the dumps in this folder."
 )  # fmt: skip
+@click.option(
+    "--ptx", type=PATH, metavar="FILE|FOLDER|PROGRAM",
+    help="Where the PTX of the kernels is; dumps themselves have it if they were compiled with "
+    "-lineinfo.",
+)  # fmt: skip
 @source_root_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -42,6 +47,7 @@ def command(
     after: timedelta | None,
     no_progress: timedelta,
     dump_dir: Path | None,
+    ptx: Path | None,
     source_roots: tuple[Path, ...],
     command: tuple[str, ...],
 ) -> None:
@@ -62,7 +68,7 @@ def command(
             raise UsageError(f"--no-progress: {text}; use --after TIME, or Ctrl-\\ when it hangs")
         _tell(f"{text}: progress is not watched, Ctrl-\\ asks for a dump")
     watch = Watch(
-        _report, _tell,
+        partial(_report, ptx), _tell,
         after=None if after is None else after.total_seconds(),
         no_progress=no_progress.total_seconds(),
         looks=None if gpus is None else partial(looker, gpus),
@@ -71,7 +77,7 @@ def command(
     ctx.exit(watch.run(command))
 
 
-def _report(path: Path) -> bool:
-    found, style = autopsy(path), style_for(sys.stderr)
+def _report(ptx: Path | None, path: Path) -> bool:
+    found, style = autopsy(path, ptx), style_for(sys.stderr)
     click.echo(render(found, style), err=True, nl=False, color=style.colour)
     return found.code == FINDINGS
