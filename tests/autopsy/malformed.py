@@ -603,6 +603,12 @@ READ_IMAGES: dict[str, tuple[Make, str]] = {
     "PTX of brackets": (lambda: filled(".nv_debug_ptx_txt", b"("), "at ring.cu:15"),
     "a file with escapes": (lambda: replaced(b"ring.cu", b"\x1b[31mXY"), "at \\x1b[31mXY:15"),
     "a file that is a path": (lambda: replaced(b"ring.cu", b"../../x"), "at x:15"),
-    "PCs in no function": (lambda: with_lane(pc=ENTRY - 4096), "at +-0x1000"),
-    "PCs between instructions": (lambda: with_lane(pc=ENTRY + 17), "at +0x11"),
+    "PCs in no function": (
+        lambda: with_lane(pc=ENTRY - 4096),
+        f"at {ENTRY - 4096:#x}, outside of the kernel",
+    ),
+    "PCs between instructions": (
+        lambda: with_lane(pc=ENTRY + 17),
+        "at +0x11, which is no instruction",
+    ),
 }

@@ -291,3 +291,9 @@ def test_long_reports_are_cut_unless_all_is_asked_for(ring: Autopsy) -> None:
     whole = render(many, Style(verbose=True))
     assert whole.count("wait for mbarrier 0xc08 (ring::full+8), parity 1, in CTAs 0-2") == 20
     assert "--verbose" not in whole
+
+
+def test_a_time_that_is_over_is_said() -> None:
+    said = " ".join(render(autopsy(RING, time_limit=0)).split())
+    assert "unknown the time was over before ring was checked" in said
+    assert "warps 0-3 wait for mbarrier 0xc08, parity 1" in said

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Literal
 
 from tilesim.autopsy.compare import TIME_LIMIT, Match, compare
@@ -17,6 +19,7 @@ from tilesim.autopsy.waits import Group, Running, Sleep, Trap
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
+from tilesim.ptx.demangle import readable
 from tilesim.records import dataclass, replace
 
 #: what is known of a launch: ``hangs``, all of its warps wait; ``waits``, some do, and of others
@@ -139,7 +142,7 @@ def autopsy(
             in the dump, and in Triton's cache.
         check: look for the cause: check the PTX of what waits, with its launch as it is in the
             dump.
-        time_limit: seconds, or a timedelta, that checking a kernel may take.
+        time_limit: seconds, or a timedelta, that checking its kernels may take.
         suggest: look for repairs, for so many seconds or a timedelta.
 
     Raises:
@@ -147,49 +150,66 @@ def autopsy(
         CubinError: nvdisasm is not there, or a kernel of the dump cannot be read.
     """
     dump = CoreDump(Path(path))
-    given = None if ptx is None else Path(ptx)
     seconds = time_limit.total_seconds() if isinstance(time_limit, timedelta) else time_limit
-
-    def diagnose(launch: Launched, groups: Sequence[Group]) -> Diagnosis:
-        assert launch.kernel is not None
-        assert launch.function is not None
-        found = find_ptx(launch.kernel, given)
-        if isinstance(found, Missing):
-            return Diagnosis(None, None, found.why)
-        rebuilt = rebuild(dump, launch.grid, launch.kernel, found)
-        if isinstance(rebuilt, Missing):
-            return Diagnosis(found, None, rebuilt.why)
-        module = with_positions(found.module, launch.name, found.text, launch.function)
-        try:
-            match = compare(
-                dump, found, module, rebuilt, groups, time_limit=seconds, suggest=suggest
-            )
-        except Exception as error:  # what the dump says is worth having without a cause
-            why = f"{type(error).__name__}: {error}"
-            return Diagnosis(
-                found, None, f"checking {launch.name} ended by an error of tilesim, a bug to report"
-                f" ({why})",
-            )  # fmt: skip
-        return Diagnosis(found, match)
-
+    given = None if ptx is None else Path(ptx)
+    diagnosing = _Diagnosing(dump, given, monotonic() + seconds, suggest) if check else None
     kernels = {g: k for g in dump.grids if not g.system and (k := _kernel(dump, g)) is not None}
     graph = wait_for(dump, {grid: function for grid, (_, function) in kernels.items()})
+    ctas, groups, entries = defaultdict(list), defaultdict(list), defaultdict(list)
+    for cta in dump.ctas:
+        ctas[cta.grid].append(cta)
+    for group in graph.groups:
+        groups[group.cta.grid].append(group)
+    for entry in graph.entries:
+        entries[entry.groups[0].cta.grid].append(entry)
     launches = []
     for grid in dump.grids:
         kernel, function = kernels.get(grid, (None, None))
         launch = Launched(
-            grid, dump.devices[grid.device], kernel, function,
-            tuple(c for c in dump.ctas if c.grid is grid), dump.absent(grid),
-            tuple(e for e in graph.entries if e.groups[0].cta.grid is grid),
+            grid, dump.devices[grid.device], kernel, function, tuple(ctas[grid]),
+            dump.absent(grid), tuple(entries[grid]),
         )  # fmt: skip
-        if check and launch.kernel is not None and any(map(is_waiting, launch.entries)):
-            groups = [g for g in graph.groups if g.cta.grid is grid]
-            launch = replace(launch, diagnosis=diagnose(launch, groups))
+        if diagnosing is not None and any(map(is_waiting, launch.entries)):
+            launch = replace(launch, diagnosis=diagnosing.of(launch, groups[grid]))
         launches.append(launch)
     return Autopsy(
         str(path), dump.driver, dump.devices, tuple(launches), graph.cycle, dump.faults,
         tuple(_lacks(dump.driver, launches)),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Diagnosing:
+    """How causes are looked for: in which dump, ``until`` when."""
+
+    dump: CoreDump
+    given: Path | None
+    until: float
+    suggest: timedelta | float | None
+
+    def of(self, launch: Launched, groups: Sequence[Group]) -> Diagnosis:
+        """What a check says of a launch whose code is known."""
+        assert launch.kernel is not None
+        assert launch.function is not None
+        ptx = find_ptx(launch.kernel, self.given)
+        if isinstance(ptx, Missing):
+            return Diagnosis(None, None, ptx.why)
+        rebuilt = rebuild(self.dump, launch.grid, launch.kernel, ptx)
+        if isinstance(rebuilt, Missing):
+            return Diagnosis(ptx, None, rebuilt.why)
+        name, left = readable(launch.name), self.until - monotonic()
+        if left <= 0:
+            return Diagnosis(ptx, None, f"the time was over before {name} was checked")
+        module = with_positions(ptx.module, launch.name, ptx.text, launch.function)
+        try:
+            match = compare(
+                self.dump, ptx, module, rebuilt, groups, time_limit=left, suggest=self.suggest
+            )
+        except Exception as error:  # what the dump says is worth having without a cause
+            why = f"{type(error).__name__}: {error}"
+            said = f"checking {name} ended by an error of tilesim, a bug to report ({why})"
+            return Diagnosis(ptx, None, said)
+        return Diagnosis(ptx, match)
 
 
 def _kernel(dump: CoreDump, grid: Grid) -> tuple[Loaded, Function] | None:

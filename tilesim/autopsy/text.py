@@ -275,7 +275,7 @@ def _entries(
     for entry in entries if every else entries[:_ENTRIES]:
         yield from _field(label, entry_text(entry, launch), style, hang=2)
         label = ""
-        yield from _place(entry.groups[0], shown, style)
+        yield from _place(entry.groups[0], launch, shown, style)
         notes = entry_notes(entry, launch)
         for line in notes if every else notes[:_NOTES]:
             yield from _field("", f"  {line}", style, hang=2)
@@ -358,9 +358,9 @@ def doing(groups: Sequence[Group]) -> str:
     return " ".join(_PLURALS.get(word, word) for word in text.split(" "))
 
 
-def _place(group: Group, shown: set[SourceLine], style: Style) -> Iterator[str]:
+def _place(group: Group, launch: Launched, shown: set[SourceLine], style: Style) -> Iterator[str]:
     """Where a group stands: the line, and the calls around it, as they are in the source."""
-    yield from _field("", f"  at {where(group)}", style)
+    yield from _field("", f"  at {where(group, launch)}", style)
     instruction = group.wait.instruction
     for line in () if instruction is None else instruction.lines:
         if line not in shown and (text := line_of(Loc(line.file, line.line))):
@@ -370,10 +370,15 @@ def _place(group: Group, shown: set[SourceLine], style: Style) -> Iterator[str]:
             yield f"{' ' * COLUMN}    {said if len(said) <= room else said[: room - 3] + '...'}"
 
 
-def where(group: Group) -> str:
-    """The place of a group: its line, or its instruction."""
-    instruction = group.wait.instruction
-    return f"+{group.pc:#x}" if instruction is None else place(instruction)
+def where(group: Group, launch: Launched) -> str:
+    """The place of a group: its line, or its instruction; of code that is not the kernel's its
+    address."""
+    instruction, function = group.wait.instruction, launch.function
+    if instruction is not None:
+        return place(instruction)
+    if function is not None and 0 <= group.pc < function.size:
+        return f"+{group.pc:#x}, which is no instruction"
+    return f"{launch.grid.entry + group.pc:#x}, outside of the kernel"
 
 
 def place(instruction: Instruction) -> str:

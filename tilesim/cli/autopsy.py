@@ -45,7 +45,7 @@ from tilesim.report.autopsy import FORMATS, render
     show_default=True, help="How to report.",
 )  # fmt: skip
 @output_option
-@time_option("--time-limit", f"{TIME_LIMIT:g}s", "What checking a kernel may take.")
+@time_option("--time-limit", f"{TIME_LIMIT:g}s", "What checking its kernels may take.")
 @click.option("--no-check", is_flag=True, help="Look for no cause: say what the dump says.")
 @suggest_option
 @click.option("-v", "--verbose", is_flag=True, help="Show all groups of warps.")

@@ -43,7 +43,7 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
     entries = [e for e in launch.entries if is_waiting(e)]
     if not entries:
         return None
-    sides = tuple(_side(entry, found.path) for entry in entries)
+    sides = tuple(_side(entry, launch, found.path) for entry in entries)
     notes = [line for e in entries for line in (entry_text(e, launch), *entry_notes(e, launch))]
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
@@ -65,10 +65,10 @@ def _here(loc: Loc) -> Loc:
     return Loc(found_file(loc.file) if source_lines(loc.file) else loc.file, loc.line, loc.function)
 
 
-def _side(entry: Entry, path: str) -> Participant:
+def _side(entry: Entry, launch: Launched, path: str) -> Participant:
     """The groups of an entry as one side: the first warp stands for them."""
     first = own_groups(entry)
-    action = f"{doing(first)} at {where(first[0])}"
+    action = f"{doing(first)} at {where(first[0], launch)}"
     place = loc(first[0].wait.instruction, path)
     return Participant(groups_text(first), first[0].cta.number, first[0].warps[0], action, place)
 

@@ -73,7 +73,7 @@ def _entries(title: str, entries: list[Entry], launch: Launched, path: str) -> I
     for entry in entries:
         instruction = entry.groups[0].wait.instruction
         yield f"<div><b>{escape(entry_text(entry, launch))}</b></div>"
-        yield f'<div class="dim"><code>{escape(where(entry.groups[0]))}</code></div>'
+        yield f'<div class="dim"><code>{escape(where(entry.groups[0], launch))}</code></div>'
         if instruction is not None and instruction.lines:
             yield code(loc(instruction, path))
         notes = escape("\n".join(entry_notes(entry, launch)))
