@@ -193,7 +193,22 @@ def _judged(kernel: Loaded, one: _Candidate) -> FoundPtx | Missing:
             f"{one.file} is of another kernel {readable(kernel.name)} than the one in the dump: "
             f"{_parameters_say(kernel.info, entry)}"
         )
+    embedded = kernel.image.ptx
+    if certain and embedded and _lines(one.text) != _lines(embedded):
+        # the tables of the cubin name lines of the text that it embeds
+        own = _Candidate(embedded, f"{_stem(kernel.name)}.ptx", "embedded in the dump")
+        return _judged(kernel, own)
     return FoundPtx(one.text, one.file, one.source, certain, evidence, differs, module, entry)
+
+
+def _lines(text: str) -> list[int]:
+    """The lines on which instructions stand."""
+    kept = _POSITIONS.sub(_blank, _COMMENT.sub(_blank, text)).split("\n")
+    return [number for number, line in enumerate(kept) if line.rstrip().endswith(";")]
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")
 
 
 def _evidence(kernel: Loaded, one: _Candidate) -> tuple[bool, str]:

@@ -29,9 +29,11 @@ ASSUMED_BYTES = 16 << 30
 ASSUMED_HELD = 64 << 20
 #: what a small buffer holds is given, of one with more bytes only the beginning
 MOST_CONTENTS = 16 << 10
-#: where device addresses begin and end (49 bits on Hopper, 57 on Blackwell), and the bits by which
-#: those of one process are told from other numbers: allocations lie near to each other
-_LEAST, _MOST, _NEAR = 1 << 32, 1 << 57, 40
+#: where device addresses begin and end (49 bits on Hopper, 57 on Blackwell)
+_LEAST, _MOST = 1 << 32, 1 << 57
+#: by which bits addresses are told from other numbers: a process has its allocations near to each
+#: other, at large numbers
+_NEAR = 40
 #: shared memory is given out in units
 _UNIT = 128
 _POINTER = 8
@@ -77,11 +79,11 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
         need = where[-1][0] + where[-1][1]
         return Missing(f"the parameters take {need} bytes, and the dump has {len(data)} of them")
     memory = _Memory(dump, grid)
-    for at in _used_as_addresses(entry, where):
-        memory.add(int.from_bytes(data[at : at + _POINTER], "little"))
     for (at, size), formal in zip(where, entry.params, strict=True):
         if formal.shape:
             memory.add_maps(data[at : at + size])
+    for at in _used_as_addresses(entry, where):
+        memory.add(int.from_bytes(data[at : at + _POINTER], "little"))
     described = Described(memory, is_map, lambda piece: None)
     params = [
         described.parameter(number, formal, data[at : at + size])
@@ -176,7 +178,7 @@ class _Memory:
     def at(self, address: int) -> _Piece | None:
         """The buffer that an address points into; None if the number is taken to be no address."""
         found = self._inside(address)
-        if found is None and _LEAST <= address < _MOST and address >> _NEAR in self._near:
+        if found is None and address >> _NEAR and address >> _NEAR in self._near:
             found = self._pieces[address] = _Piece(address)
         return found
 
