@@ -1,0 +1,321 @@
+"""The deadlock of a check against the one of a dump: the same, the nearest, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilesim.autopsy.compare import Match, compare
+from tilesim.autopsy.core_dump import CoreDump
+from tilesim.autopsy.find_ptx import FoundPtx, find_ptx, loaded
+from tilesim.autopsy.launch import Assumed, Rebuilt, rebuild
+from tilesim.autopsy.ptx_lines import with_positions
+from tilesim.autopsy.waits import (
+    Group,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    Running,
+    Wait,
+)
+from tilesim.checker import Report, check
+from tilesim.cubin.disassembly import function_at
+from tilesim.cubin.image import Image
+from tilesim.cubin.sass import Function, Instruction, SourceLine
+from tilesim.ir.mir import Mir
+from tilesim.ir.text.mir import fingerprint
+from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.parser import read
+from tilesim.ptx.syntax import Module
+from tilesim.records import dataclass, replace
+
+DUMPS = Path(__file__).parent / "dumps"
+#: lines of the PTX at which the consumers and the producer of the ring wait
+CONSUMES, PRODUCES = 277, 164
+FULL, EMPTY = 0xC00, 0xC10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Each program is checked once, and few other schedules are run."""
+    known: dict[str, Report] = {}
+
+    def checked(mir: Mir, **limits: Any) -> Report:
+        key = fingerprint(mir)
+        if key not in known:
+            known[key] = check(mir, **limits)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tilesim.autopsy.compare.check", checked)
+        patch.setattr("tilesim.autopsy.compare._SCHEDULES", 1)
+        yield
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A kernel in a dump, ready to be compared."""
+
+    dump: CoreDump
+    ptx: FoundPtx
+    module: Module
+    code: Function
+    rebuilt: Rebuilt
+
+    def at(self, line: int) -> Instruction:
+        """The instruction on an mbarrier that comes from a line of the PTX."""
+        return next(i for i in self.code.code.values() if i.ptx == line and i.base == "SYNCS")
+
+    def groups(self, *waits: tuple[tuple[int, ...], Wait]) -> list[Group]:
+        """Where the warps of each CTA stand."""
+        return [Group(cta, warps, 1, 0, wait) for cta in self.dump.ctas for warps, wait in waits]
+
+    def ring(self, full: int = FULL + 8, parity: int = 1, empty: int = EMPTY + 8) -> list[Group]:
+        """Where those of the ring stand."""
+        consumes, produces = self.at(CONSUMES), self.at(PRODUCES)
+        return self.groups(
+            ((0, 1, 2, 3), MbarrierWait(consumes, True, "", full, None, parity)),
+            ((4,), MbarrierWait(produces, True, "", empty, None, 0)),
+        )
+
+    def compared(self, groups: list[Group], **numbers: int) -> Match:
+        """What a check with other numbers in the launch says."""
+        rebuilt, launch = self.rebuilt, self.rebuilt.launch
+        if "bad" in numbers:
+            params = (*launch.params[:3], Scalar("arg3", "u32", numbers["bad"]))
+            launch = replace(launch, params=params)
+        if "ctas" in numbers:
+            launch = replace(launch, grid=(numbers["ctas"], 1, 1))
+        rebuilt = replace(rebuilt, launch=launch)
+        return compare(self.dump, self.ptx, self.module, rebuilt, groups)
+
+
+@pytest.fixture(scope="module")
+def ring() -> Hang:
+    """The ring's."""
+    dump = CoreDump(DUMPS / "ring.nvcudmp.gz")
+    grid, own = dump.grids[0], dump.image_of(dump.grids[0])
+    assert own is not None
+    image = Image(own.data)
+    symbol, code = image.symbol_at(grid.entry), function_at(image, grid.entry)
+    assert symbol is not None
+    assert code is not None
+    kernel = loaded(dump, grid, image, image.info(symbol))
+    ptx = find_ptx(kernel, environment={})
+    assert isinstance(ptx, FoundPtx)
+    made = rebuild(dump, grid, kernel, ptx)
+    assert isinstance(made, Rebuilt)
+    module = with_positions(ptx.module, kernel.name, ptx.text, code)
+    return Hang(dump, ptx, module, code, made)
+
+
+def test_the_hang_of_the_dump(ring: Hang) -> None:
+    match = ring.compared(ring.ring())
+    assert match.kind == "same"
+    assert match.says == (
+        "check finds this hang: in all 3 CTAs of the dump the same warps wait for the same as in "
+        "its deadlock, at the same instructions and with the same parities",
+    )
+    assert match.differs == match.contradicts == ()
+    assert match.finding is not None
+    assert match.finding.cause == (
+        "ring (CTA 0 warp 0) waits for phase 1 of CTA 0 ring::full+8 and has not waited for phase 0"
+    )
+    culprit = match.finding.culprits[0].loc
+    assert (culprit.short, culprit.innermost.line) == ("ring.cu:21", CONSUMES)
+    assert match.finding.participants[0].iterations[0].number == 2
+    assert match.names == (
+        (FULL, "ring::full+0"), (FULL + 8, "ring::full+8"),
+        (EMPTY, "ring::empty+0"), (EMPTY + 8, "ring::empty+8"),
+    )  # fmt: skip
+    assert [one.name for one in match.assumed] == ["residency", "buffer sizes"]
+    assert match.report is not None
+    assert match.report.verdict == "failed"
+
+
+#: what the dump says otherwise, and what is said of that
+OTHERWISE = {
+    "another barrier of the ring": (
+        {"full": FULL},
+        "CTAs 0-2 warps 0-3: waits for mbarrier 0xc00, parity 1 at ring.cu:21; in the deadlock of "
+        "check: waits on ring::full+8 parity 1 at ring.cu:21",
+    ),
+    "another parity": (
+        {"parity": 0},
+        "CTAs 0-2 warps 0-3: waits for mbarrier 0xc08, parity 0 at ring.cu:21; in the deadlock of "
+        "check: waits on ring::full+8 parity 1 at ring.cu:21",
+    ),
+    "one barrier for two": (
+        {"empty": FULL + 8},
+        "CTAs 0-2 warp 4: waits for mbarrier 0xc08, parity 0 at ring.cu:19; in the deadlock of "
+        "check: waits on ring::empty+8 parity 0 at ring.cu:19",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_another_hang(ring: Hang, name: str) -> None:
+    otherwise, said = OTHERWISE[name]
+    match = ring.compared(ring.ring(**otherwise))
+    assert match.kind == "nearest"
+    assert match.says == (
+        "check finds a deadlock, of which that of the dump differs: 0 of 3 CTAs stand as in it",
+    )
+    assert [d.replace("/src/examples/ring-of-two/", "") for d in match.differs] == [said]
+    assert match.finding is not None
+
+
+def test_warps_elsewhere(ring: Hang) -> None:
+    """At another instruction, at a named barrier, ended, not known to wait."""
+    first, *others = ring.ring()
+    line = SourceLine("a.cu", 3)
+    produces = replace(ring.at(PRODUCES), lines=(line,))
+    for wait, said in (
+        (MbarrierWait(produces, True, "", FULL + 8, None, 1), "waits for mbarrier 0xc08, parity 1"),
+        (NamedBarrierWait(produces, True, "", 1, 64, False, True), "waits for named barrier 1"),
+        (Running(produces, False, ""), "is not known to wait"),
+    ):
+        match = ring.compared(
+            [replace(first, warps=(0, 1, 2)), replace(first, warps=(3,), wait=wait), *others]
+        )
+        assert match.kind == "nearest"
+        assert match.says[0].endswith("2 of 3 CTAs stand as in it")
+        (difference,) = match.differs
+        assert difference.startswith(f"CTA 0 warp 3: {said}")
+        assert " at a.cu:3; in the deadlock of check: waits on ring::full+8" in difference
+    ended = ring.compared([replace(first, warps=(0, 1, 2)), *others])
+    assert ended.differs == (
+        "CTA 0 warp 3: has ended; in the deadlock of check: waits on ring::full+8 parity 1 at "
+        "ring.cu:21",
+    )
+
+
+def test_what_the_dump_does_not_say_contradicts_nothing(ring: Hang) -> None:
+    bare = Instruction(0, "", "SYNCS.PHASECHK", ())
+    groups = ring.groups(
+        ((0, 1, 2, 3), MbarrierWait(bare, True, "", None, None, None)),
+        ((4,), MbarrierWait(bare, True, "", EMPTY + 8, None, 0)),
+    )
+    match = ring.compared(groups)
+    assert match.kind == "same"
+    assert match.says[1:] == (
+        "instructions were compared as far as the cubin has a table of PTX lines",
+        "the state of mbarriers was not compared: it is not in the dump",
+    )
+
+
+def test_ctas_may_stand_as_others_do(ring: Hang) -> None:
+    match = ring.compared(ring.ring(), ctas=1)
+    assert match.kind == "same"
+    assert match.says[1:] == ("2 CTAs of the dump stand as another one of the check",)
+
+
+def test_the_hang_of_another_schedule(ring: Hang, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two consumers may run ahead, and have ended when the others wait for what is never filled."""
+    monkeypatch.setattr("tilesim.autopsy.compare._SCHEDULES", 8)
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    wait = MbarrierWait(ring.at(CONSUMES), True, "", FULL, None, 0)
+    match = ring.compared(ring.groups(((2, 3), wait)), ctas=1)
+    assert match.kind == "same", match
+    assert match.finding is not None
+    assert match.finding.participants[0].deed is not None
+    assert match.finding.participants[0].deed.parity == 0
+    assert match.report is not None
+    assert match.finding not in match.report.findings
+
+
+def test_a_kernel_that_is_proved(ring: Hang) -> None:
+    match = ring.compared(ring.ring(), bad=0, ctas=1)
+    assert match.kind == "proved"
+    assert match.says[0].startswith("check proves this kernel with this launch (every schedule of")
+    assert match.says[1] == "the dump may contradict what is listed here"
+    assert [one.rpartition(" (")[2] for one in match.contradicts] == [
+        "U12)", "residency)", "buffer sizes)",
+    ]  # fmt: skip
+    assert match.finding is None
+    running = ring.groups(((0,), Running(ring.at(CONSUMES), False, "")))
+    match = ring.compared(running, bad=0, ctas=1)
+    assert match.says[1] == (
+        "in CTA 0-2 warps are not known to wait: the kernel may have been running, not hung"
+    )
+
+
+def test_another_failure_may_be_the_cause(ring: Hang) -> None:
+    """All CTAs write the same rows, which is a race, and none is ever stuck."""
+    match = ring.compared(ring.ring(), bad=0)
+    assert match.kind == "failed"
+    assert match.finding is not None
+    assert match.finding.rule == "race"
+    assert match.says[0].startswith(
+        "check finds no deadlock, but another failure, which may be the cause: race: ring (CTA 1"
+    )
+
+
+def test_an_access_beyond_a_size_that_was_taken_says_nothing(ring: Hang) -> None:
+    launch = ring.rebuilt.launch
+    params = (launch.params[0], Pointer("arg1", 64), *launch.params[2:])
+    small = replace(ring.rebuilt, launch=replace(launch, params=params))
+    match = compare(ring.dump, ring.ptx, ring.module, small, ring.ring())
+    assert match.kind == "open"
+    assert match.says[0].startswith(
+        "check ends at an access beyond the size that was taken for a buffer: "
+    )
+    known = replace(small, assumed=())
+    assert compare(ring.dump, ring.ptx, ring.module, known, ring.ring()).kind == "failed"
+
+
+def test_a_launch_that_the_kernel_refuses_is_not_checked(ring: Hang) -> None:
+    refused = replace(ring.rebuilt, launch=replace(ring.rebuilt.launch, block=(2048, 1, 1)))
+    match = compare(ring.dump, ring.ptx, ring.module, refused, ring.ring())
+    assert match.kind == "none"
+    assert match.says[0].startswith("the kernel cannot be checked: ")
+
+
+# ---------------------------------------------------------------------- words that are polled
+
+POLLS = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry f(.param .u64 f_param_0)
+{
+    .reg .pred %p;
+    .reg .b32 %r;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [f_param_0];
+    cvta.to.global.u64 %rd2, %rd1;
+A:
+    ld.acquire.gpu.global.u32 %r, [%rd2];
+    setp.eq.u32 %p, %r, 0;
+    @%p bra A;
+B:
+    ld.acquire.gpu.global.u32 %r, [%rd2+4];
+    setp.ne.u32 %p, %r, 5;
+    @%p bra B;
+    ret;
+}
+"""
+
+
+def polling(ring: Hang, line: int) -> Match:
+    """A kernel that polls two words, and warps that stand at a line of its PTX."""
+    module = read(POLLS, "f.ptx")
+    ptx = FoundPtx(POLLS, "f.ptx", "", True, "", (), module, module.entries[0])
+    launch = Launch("f", (3, 1, 1), (32, 1, 1), params=(Pointer("arg0", 1 << 20),))
+    rebuilt = Rebuilt(launch, (Assumed("buffer sizes", "large"),))
+    at = Instruction(0, "", "LD.E.STRONG.GPU", (), ptx=line)
+    groups = ring.groups(((0,), Poll(at, True, "", "global", 16, None, 4, None, True)))
+    return compare(ring.dump, ptx, module, rebuilt, groups)
+
+
+@pytest.mark.parametrize(("line", "kind"), [(13, "same"), (15, "same"), (17, "nearest")])
+def test_polls_are_told_by_their_loop(ring: Hang, line: int, kind: str) -> None:
+    """The word is taken to be 0 at the start, so the first loop is never left."""
+    match = polling(ring, line)
+    assert match.kind == kind, match
+    assert match.assumed[-1] == Assumed(
+        "contents", "what arg0 held at the start is not in the dump: zeros"
+    )
