@@ -31,6 +31,7 @@ from tilesim.ptx.launch import Launch, Pointer, Scalar
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Module
 from tilesim.records import dataclass, replace
+from tilesim.sim.machine.machine import TimeIsUp
 
 DUMPS = Path(__file__).parent / "dumps"
 #: lines of the PTX at which the consumers and the producer of the ring wait
@@ -265,6 +266,25 @@ def test_an_access_beyond_a_size_that_was_taken_says_nothing(ring: Hang) -> None
     )
     known = replace(small, assumed=())
     assert compare(ring.dump, ring.ptx, ring.module, known, ring.ring()).kind == "failed"
+
+
+def test_the_time_limit_ends_a_comparison(ring: Hang, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*given: Any, **named: Any) -> Any:
+        raise TimeIsUp
+
+    monkeypatch.setattr("tilesim.autopsy.compare.ends", late)
+    with pytest.raises(KeyboardInterrupt):  # before its time: it is the user's
+        ring.compared(ring.ring())
+    match = compare(ring.dump, ring.ptx, ring.module, ring.rebuilt, ring.ring(), time_limit=1e-9)
+    assert match.kind == "failed"
+    assert match.says == (
+        "check says: deadlock: all 5 live warps wait for each other; the time limit left no time "
+        "to compare that with the dump",
+    )
+    monkeypatch.setattr("tilesim.autopsy.compare.check", check)
+    match = compare(ring.dump, ring.ptx, ring.module, ring.rebuilt, ring.ring(), time_limit=1e-3)
+    assert match.kind == "open"
+    assert "its time limit of" in match.says[0]
 
 
 def test_a_launch_that_the_kernel_refuses_is_not_checked(ring: Hang) -> None:

@@ -48,14 +48,26 @@ PTX = """
 )
 .maxnreg 40
 {
-    .reg .b64 %rd<9>;
+    .reg .b64 %rd<12>;
     .reg .b32 %r<9>;
     .shared .align 8 .b8 bar[8];
     ld.param.u64 %rd1, [f_param_6];
     cvta.to.global.u64 %rd2, %rd1;
     ld.param.u64 %rd3, [f_param_5+16];
+    ld.param.u64 %rd4, [f_param_2];
     ld.global.u32 %r1, [%rd2];
-    st.global.u32 [%rd3], %r1;
+    // a place behind the pointer, as far as a number says
+    mul.lo.s64 %rd5, %rd4, 8;
+    add.s64 %rd6, %rd3, 16;
+    add.s64 %rd7, %rd6, %rd5;
+    st.global.u32 [%rd7], %r1;
+    // of two numbers, neither is taken to be the address
+    add.s64 %rd8, %rd4, %rd6;
+    st.global.u32 [%rd8], %r1;
+    // a register that holds something else now
+    add.s64 %rd9, %rd4, 8;
+    mul.lo.s64 %rd9, %rd9, 2;
+    st.global.u32 [%rd9], %r1;
     ld.global.u32 %r2, [counter];
     mov.u32 %r3, pool;
     mov.u32 %r4, bar;

@@ -54,7 +54,7 @@ from tilesim.records import dataclass, replace
 from tilesim.repair import Wanted
 from tilesim.sim.machine.cta import Cta as RunCta
 from tilesim.sim.machine.divergence import Arrival
-from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.machine import Machine, TimeIsUp, TooLarge
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
@@ -478,7 +478,23 @@ def compare(
         return Match("none", (f"the kernel cannot be checked: {error}",))
     assert entry.body is not None
     hang = _Hang(_of_dump(dump, groups), _Loops(entry.body))
-    return replace(_judged(hang, mir, report, rebuilt, until), assumed=rebuilt.assumed)
+    try:
+        match = _judged(hang, mir, report, rebuilt, until)
+    except (Interrupted, TimeIsUp, TooLarge):
+        if monotonic() < until:
+            raise  # by the user
+        match = _no_time(report)
+    return replace(match, assumed=rebuilt.assumed)
+
+
+def _no_time(report: Report) -> Match:
+    """A check whose result could not be compared."""
+    what = f"{report.verdict} ({report.covers})"
+    if report.findings:
+        what = f"{report.findings[0].rule}: {report.findings[0].message}"
+    says = f"check says: {what}; the time limit left no time to compare that with the dump"
+    finding = next(iter(report.findings), None)
+    return Match("failed" if finding else "open", (says,), finding=finding, report=report)
 
 
 def _lacks_contents(report: Report) -> bool:
@@ -490,7 +506,7 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
     if report.verdict in ("proved", "exhausted"):
         return _proved(report, rebuilt, hang.ctas)
     if report.verdict == "failed" and report.witness is not None:
-        found = _compared(hang, _of_run(ends(mir, report.witness)))._replace(
+        found = _compared(hang, _of_run(ends(mir, report.witness, deadline=until)))._replace(
             findings=report.findings
         )
         if found.counterparts and not found.distance:
@@ -541,7 +557,8 @@ def _other_schedule(
     simulation = Simulation(mir, numbers=False, strict="practice")
     machines: list[Machine] = []
     simulation.watches = machines.append
-    simulation.set_options(deadline=min(until, monotonic() + _SECONDS))
+    deadline = min(until, monotonic() + _SECONDS)
+    simulation.set_options(deadline=deadline)
     best: tuple[_Compared, Witness] | None = None
     least = None if before is None or not before.counterparts else before.distance
     clusters = [*range(min(simulation.groups, _CLUSTERS))]
@@ -550,7 +567,9 @@ def _other_schedule(
         try:
             with simulation.shortly(_POINTS):
                 run = simulation.run({}, partial(_by_chance, seed), clusters)
-        except Interrupted:
+        except (Interrupted, TimeIsUp, TooLarge):
+            if monotonic() < deadline:
+                raise  # by the user
             break
         here = _of_run(machines)
         if not here:

@@ -148,7 +148,7 @@ class _Memory:
 
     def add(self, start: int, size: int | None = None) -> None:
         """A buffer begins there, unless that lies in one that is known."""
-        if self._inside(start) is None and start:
+        if self._inside(start) is None and _LEAST <= start < _MOST:
             self._pieces[start] = _Piece(start, size)
             self._near.add(start >> _NEAR)
 
@@ -215,15 +215,23 @@ def _used_as_addresses(entry: Function, where: Sequence[tuple[int, int]]) -> Ite
             yield starts[formal.name]
     held: dict[str, int] = {}
     for step in entry.body.code if entry.body else ():
-        match step.base, step.qualifiers, step.operands:
-            case "ld", ("param", *_, "u64" | "b64" | "s64"), (to, Address(Name(text), offset)):
-                if text in starts:
-                    into = to.items if isinstance(to, Vector) else (to,)
-                    for number, one in enumerate(into):
-                        if isinstance(one, Name):
-                            held[one.text] = starts[text] + offset + _POINTER * number
-            case "cvta", ("to", "global", *_), (_, Name(text)) if text in held:
-                yield held[text]
+        match step.base, step.operands:
+            case "ld", (to, Address(Name(text), offset)) if text in starts:
+                into = to.items if isinstance(to, Vector) else (to,)
+                for number, one in enumerate(into):
+                    if isinstance(one, Name):
+                        held[one.text] = starts[text] + offset + _POINTER * number
+            case "cvta", (Name(to), Name(text)) if text in held:
+                held[to] = held[text]
+                if "global" in step.qualifiers:
+                    yield held[text]
+            case (("mov" | "add" | "sub" | "mad"), (Name(to), *values)):
+                # a sum of one of them and something else; what is multiplied is no address
+                sums = values[-1:] if step.base == "mad" else values
+                of = {held[v.text] for v in sums if isinstance(v, Name) and v.text in held}
+                held.pop(to, None)
+                if len(of) == 1:
+                    held[to] = of.pop()
             case _:
                 for operand in step.operands:
                     match operand:
@@ -231,6 +239,11 @@ def _used_as_addresses(entry: Function, where: Sequence[tuple[int, int]]) -> Ite
                             yield held[text]
                         case _:
                             pass
+                match step.operands:
+                    case (Name(to), *_):
+                        held.pop(to, None)
+                    case _:
+                        pass
 
 
 # ---------------------------------------------------------------------- buffers

@@ -270,18 +270,22 @@ def retrace(
 def ends(
     program: Program | Mir,
     witness: Witness | Mapping[str, Any],
-    inputs: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    deadline: float | None = None,
 ) -> tuple[Machine, ...]:
     """Repeats the schedule of a witness; the machines as it leaves them, by clusters: what each
     warp still waits for.
 
     Raises:
         UsageError: the witness is malformed, or belongs to another kernel.
+        Interrupted: by Ctrl-C, or at the ``deadline`` (of `time.monotonic`).
     """
     parsed, simulation = _fitting(program, witness)
+    simulation.skips = True  # what repeats does not change how it ends
+    simulation.set_options(deadline=deadline)
     machines: list[Machine] = []
     simulation.watches = machines.append
-    repeat(simulation, parsed, inputs or {})
+    repeat(simulation, parsed, {})
     return tuple(machines)
 
 
