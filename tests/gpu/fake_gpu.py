@@ -1,9 +1,10 @@
 """A worker whose GPU is the simulator: for testing everything around the hardware.
 
 It stands for a GPU that agrees with the simulator; a cubin ``b"wrong"`` makes it change a result,
-``b"dies"`` ends the process, ``b"hardware"`` hangs without a record, until the driver, which is
-that of `tests.autopsy.fake_program`, has dumped it. A traced kernel leaves two records per warp and
-instruction of its role; each takes `RECORD_CYCLES`, and two cycles are one nanosecond.
+``b"dies"`` ends the process, ``b"hardware"`` hangs without a record, ``b"hardware marked"`` with
+one, until the driver, which is that of `tests.autopsy.fake_program`, has dumped it. A traced kernel
+leaves two records per warp and instruction of its role; each takes `RECORD_CYCLES`, and two cycles
+are one nanosecond.
 """
 
 from __future__ import annotations
@@ -130,6 +131,9 @@ class FakeGpu(Gpu):
         if function.startswith(b"hardware"):
             self._state = "running"
             drive(function.decode().split())
+            for mailbox in self._pinned.values():
+                if b"marked" in function:  # warp 0 has come to the first place where it can block
+                    mailbox.view(np.uint64)[0] = BLOCKED
             return
         source = self.job.source
         program = source.program

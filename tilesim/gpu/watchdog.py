@@ -2,9 +2,9 @@
 
 The kernel is emitted with ``watchdog=True``: a wait that exceeds its budget leaves a record (which
 warp, barrier, phase, instruction) in pinned host memory and the kernel traps.
-A warp that hangs in a hardware barrier leaves no record: then the driver dumps the kernel, and the
-report is that of the dump (`tilesim.autopsy`). Trap, dump, or killing the process costs only the
-worker process: this one, and the GPU, stay usable.
+Warps that hang in hardware barriers do not trap: then the driver dumps the kernel, and the report
+of the dump (`tilesim.autopsy`) says what they wait for. Trap, dump, or killing the process costs
+only the worker process: this one, and the GPU, stay usable.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Waiter:
 class Hang:
     """A launch that did not end: warps that were waiting, and what could have released them.
 
-    If no warp left a record, ``autopsy`` is the report of a dump, or why there is none, in lines.
+    If the watchdog did not trap, ``autopsy`` is the report of a dump, or why there is none.
     """
 
     kernel: str
@@ -196,8 +196,8 @@ class Executor:
         )  # fmt: skip
 
     def _ask(self, job: Job, limit: float) -> tuple[Answer | None, tuple[str, ...]]:
-        """The worker's answer, None if it had to be killed; and the report of a hang that has left
-        no records."""
+        """The worker's answer, None if it had to be killed; and the report of the dump of a kernel
+        that runs on."""
         connection, answer = self._start(), None
         try:
             connection.send(job)
@@ -208,7 +208,7 @@ class Executor:
             raise DeviceError(f"the worker process ended without answer, code {code}") from error
         assert answer is None or isinstance(answer, Answer)
         autopsy: tuple[str, ...] = ()
-        if answer is None or (answer.status == "hang" and not answer.records):
+        if answer is None or answer.running:
             autopsy = self._autopsy(job.source)
         if answer is None or answer.status != "done":
             self.close()
@@ -309,7 +309,7 @@ def report(
     seconds: float,
     autopsy: tuple[str, ...] = (),
 ) -> Hang:
-    """The mailbox's records as a report like the simulator's; without any, that of a dump."""
+    """The mailbox's records as a report like the simulator's; ``autopsy`` is that of a dump."""
     waiters = tuple(_waiter(source, warp, words) for warp, words in records)
     suppliers = tuple(_suppliers(source, records))
     return Hang(source.program.name, waiters, suppliers, seconds, autopsy)

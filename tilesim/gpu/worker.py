@@ -66,6 +66,11 @@ class Answer:
     device: DeviceInfo | None = None
     traces: tuple[NDArray[np.uint64], ...] = field(repr=False, default=())
 
+    @property
+    def running(self) -> bool:
+        """Whether the kernel runs on, as the watchdog has not trapped: it can be dumped."""
+        return self.detail == "running"
+
 
 class _Trace:
     """The buffer of a job's trace where the kernel can write it; none if it records nothing."""
