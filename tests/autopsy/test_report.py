@@ -297,3 +297,21 @@ def test_a_time_that_is_over_is_said() -> None:
     said = " ".join(render(autopsy(RING, time_limit=0)).split())
     assert "unknown the time was over before ring was checked" in said
     assert "warps 0-3 wait for mbarrier 0xc08, parity 1" in said
+
+
+@pytest.mark.parametrize(
+    ("arch", "said"),
+    [
+        ((8, 0), "the layout of mbarriers on sm_80 is not known: their state is not said"),
+        ((10, 0), "how mbarriers lie in memory on sm_100 is inferred: ptxas writes a new barrier"),
+    ],
+)
+def test_what_is_said_of_mbarriers_has_its_evidence(
+    tmp_path: Path, arch: tuple[int, int], said: str
+) -> None:
+    dump = writer.copy_of(CoreDump(Path(RING)))
+    (device,) = dump.devices
+    path = replace(dump, devices=[replace(device, arch=arch)]).write(tmp_path / "core")
+    text = " ".join(render(autopsy(path, check=False)).split())
+    assert f"unknown {said}" in text
+    assert ("arrivals pending" in text) is (arch != (8, 0))

@@ -13,9 +13,10 @@ from tilesim.autopsy.compare import TIME_LIMIT, Match, compare
 from tilesim.autopsy.core_dump import Absent, CoreDump, Cta, Device, Driver, Fault, Grid
 from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, find_ptx, loaded
 from tilesim.autopsy.launch import rebuild
+from tilesim.autopsy.mbarrier_word import evidence
 from tilesim.autopsy.ptx_lines import with_positions
 from tilesim.autopsy.wait_for import Entry, wait_for
-from tilesim.autopsy.waits import Group, Running, Sleep, Trap
+from tilesim.autopsy.waits import Group, MbarrierWait, Running, Sleep, Trap
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
@@ -236,6 +237,15 @@ def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack
             "state of mbarriers is not known",
             "leave that flag out of CUDA_COREDUMP_GENERATION_FLAGS" if flag else "",
         )
+    waited = {
+        o.device.arch for o in launches for e in o.entries if isinstance(e.wait, MbarrierWait)
+    }
+    for arch in sorted(waited):
+        rests, name = evidence(arch), "sm_{}{}".format(*arch)
+        if rests is None:
+            yield Lack(f"the layout of mbarriers on {name} is not known: their state is not said")
+        elif rests.startswith("inferred"):
+            yield Lack(f"how mbarriers lie in memory on {name} is {rests}")
     functions = [launch.function for launch in launches if launch.function is not None]
     if any(not any(i.lines for i in one.code.values()) for one in functions):
         yield Lack(
