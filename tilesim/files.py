@@ -77,12 +77,12 @@ def source_lines(file: str) -> tuple[str, ...]:
     if not file or "\0" in file:
         return ()
     real = found(file)
-    if not _is_shown(real):
-        _withheld[file] = None
-        return ()
     try:
         known = os.stat(real)
     except OSError:
+        return ()
+    if not _is_shown(real):
+        _withheld[file] = None
         return ()
     return _lines(real, known.st_mtime_ns, known.st_size)
 

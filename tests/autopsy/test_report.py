@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -271,6 +272,30 @@ def test_the_documentation_has_every_field(ring: Autopsy) -> None:
         own = {one.name for one in fields(wait)} - {one.name for one in fields(Standing)}
         assert kind in of_kinds, kind
         assert {name for name in own if f"`{name}`" not in of_kinds[kind]} == set(), kind
+
+
+def one_cta(tiles: int, bad: int) -> writer.Dump:
+    """The ring's dump with one CTA, as if it had been launched with other numbers."""
+    dump = writer.copy_of(CoreDump(Path(RING)))
+    (device,) = dump.devices
+    (grid,) = device.grids
+    params = (grid.params or b"")[:16] + struct.pack("<II", tiles, bad)
+    grids = [replace(grid, grid=(1, 1, 1), params=params)]
+    return replace(dump, devices=[replace(device, grids=grids, ctas=device.ctas[:1])])
+
+
+def test_a_proof_of_what_hangs_says_what_may_not_hold(tmp_path: Path) -> None:
+    said = text(one_cta(8, 0), tmp_path)
+    assert "all 5 warps wait check proves this kernel with this launch" in said
+    assert "assumes a copy overwrites what ordinary loads have read" in said
+    assert "culprit" not in said
+
+
+def test_a_deadlock_that_differs_is_told_from_this_one(tmp_path: Path) -> None:
+    said = text(one_cta(2, 1), tmp_path)
+    assert "check finds a deadlock, of which that of the dump differs: 0 of 1 CTAs" in said
+    assert "differs CTA 0 warp 4: waits for mbarrier 0xc18" in said
+    assert "deadlock: all 5 warps wait" not in said
 
 
 # ---------------------------------------------------------------------- on a terminal

@@ -15,6 +15,7 @@ from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import Group, numbers
 from tilesim.cubin.sass import Instruction, SourceLine
+from tilesim.findings.finding import Finding
 from tilesim.findings.sides import side_text
 from tilesim.ir.loc import Loc
 from tilesim.layout import COLUMN, PLAIN, Style, field, line_of, quoted, wrapped
@@ -120,51 +121,53 @@ _CULPRITS = 3
 
 def _cause(launch: Launched, match: Match, style: Style) -> Iterator[str]:
     """What a check says of the hang: the cause, what did it, what to change."""
-    finding = match.finding
-    same = match.kind == "same"
-    if same and finding is not None and finding.rule == "deadlock":
-        head = f"deadlock: {waiting_text(launch)}"
-    elif finding is not None:
-        head = f"check: {finding.rule}: {finding.message}"
+    finding, same = match.finding, match.kind == "same"
+    head, *says = match.says
+    if same and finding is not None:
+        of_dump = finding.rule == "deadlock"
+        said = f"{finding.rule}: {waiting_text(launch) if of_dump else finding.message}"
+        first, *rest = wrapped(printable(said, ""), 2, 4, style)
+        yield first.replace(finding.rule, style.paint(finding.rule, "failed"), 1)
+        yield from rest
+        says = [*match.says]
     else:
-        head = f"check: {match.kind}"
-    first, *rest = wrapped(printable(head, ""), 2, 4, style)
-    rule = head.partition(":")[0]
-    yield first.replace(rule, style.paint(rule, "failed" if finding else "bounded"), 1)
-    yield from rest
-    if not same:
-        yield from _match(match, style)
+        yield from map(style.bold, wrapped(printable(head, ""), 2, 4, style))
+        yield from _match(says, match, style)
     if finding is not None:
-        if finding.cause:
-            yield from _part("cause", finding.cause, style)
-        # without a culprit, where the finding is; of a deadlock that is what waits
-        sides = finding.culprits
-        label = "culprit" if sides else "where"
-        if not sides and finding.rule != "deadlock":
-            sides = finding.participants
-        several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
-        shown: set[tuple[str, ...]] = set()
-        for side in sides[:_CULPRITS]:
-            yield from _part(label, side_text(side, several=several), style)
-            if side.loc.written not in shown:
-                yield from (printable(line, "") for line in quoted(side.loc, COLUMN, style))
-            shown.add(side.loc.written)
-            label = ""
-        if finding.fix:
-            yield from _part("fix", finding.fix, style)
+        yield from _finding(finding, style)
     if same:
-        yield from _match(match, style)
-    if match.report is not None and match.report.repairs is not None:
+        yield from _match(says, match, style)
+    repairs = match.report and match.report.repairs
+    if repairs:
         yield ""
-        yield from of_repairs(match.report.repairs, style)
+        yield from [*of_repairs(repairs, style)][:-1]
 
 
-def _match(match: Match, style: Style) -> Iterator[str]:
+def _match(says: Sequence[str], match: Match, style: Style) -> Iterator[str]:
     for label, texts in (
-        ("match", match.says), ("differs", match.differs), ("assumes", match.contradicts),
+        ("match", says), ("differs", match.differs), ("assumes", match.contradicts),
     ):  # fmt: skip
         for number, text in enumerate(texts):
             yield from _part("" if number else label, text, style, hang=2)
+
+
+def _finding(finding: Finding, style: Style) -> Iterator[str]:
+    if finding.cause:
+        yield from _part("cause", finding.cause, style)
+    # without a culprit, where the finding is; of a deadlock that is what waits
+    sides, label = finding.culprits, "culprit"
+    if not sides and finding.rule != "deadlock":
+        sides, label = finding.participants, "where"
+    several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
+    shown: set[tuple[str, ...]] = set()
+    for side in sides[:_CULPRITS]:
+        yield from _part(label, side_text(side, several=several), style)
+        if side.loc.written not in shown:
+            yield from (printable(line, "") for line in quoted(side.loc, COLUMN, style))
+        shown.add(side.loc.written)
+        label = ""
+    if finding.fix:
+        yield from _part("fix", finding.fix, style)
 
 
 def _part(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:

@@ -17,13 +17,14 @@ from tilesim.cli.options import (
     deliver,
     output_option,
     say,
+    say_withheld,
     source_root_option,
     style_for,
     suggest_option,
     time_option,
 )
 from tilesim.errors import UsageError
-from tilesim.files import show_below
+from tilesim.files import show_below, withheld
 from tilesim.layout import PLAIN
 from tilesim.records import replace
 from tilesim.report.autopsy import FORMATS, render
@@ -71,6 +72,7 @@ def command(
     inconclusive: no wait is known.
     """
     show_below(source_roots)
+    withheld()  # what others in this process asked for before is not this command's
     if (core is None) == (pid is None):
         raise UsageError("name a core dump, or a process with --pid P")
     if pid is not None:
@@ -86,4 +88,5 @@ def command(
         click.echo(said, nl=False, color=style.colour)
     else:
         deliver(text.render(found, replace(PLAIN, verbose=verbose)), output)
+    say_withheld()
     ctx.exit(found.code)

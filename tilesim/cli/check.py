@@ -27,6 +27,7 @@ from tilesim.cli.options import (
     for_all_option,
     output_option,
     say,
+    say_withheld,
     schedules_option,
     seed_option,
     skip_option,
@@ -38,7 +39,7 @@ from tilesim.cli.options import (
     write_file,
 )
 from tilesim.cli.resume import Unfinished
-from tilesim.cli.session import Session, say_interrupted, say_withheld
+from tilesim.cli.session import Session, say_interrupted
 from tilesim.errors import UsageError
 from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given

@@ -21,11 +21,11 @@ from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.checker.assumptions import require_names
 from tilesim.checker.report import Values
 from tilesim.errors import UsageError
-from tilesim.files import show_below
+from tilesim.files import show_below, withheld
 from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
-from tilesim.wording import inert, printable, rough
+from tilesim.wording import count, inert, printable, rough
 
 MAX_SEED = (1 << 63) - 1
 MAX_BUDGET = 10**12
@@ -305,6 +305,17 @@ def say(text: str, *, err: bool = False, colour: bool = False) -> None:
         nl=not text.endswith("\n"),
         color=colour,
     )
+
+
+def say_withheld() -> None:
+    """Says on stderr of which files no lines are shown."""
+    files = withheld()
+    if files:
+        more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+        say(
+            f"no lines of {files[0]}{more} are shown: outside of the working folder, or hidden "
+            "(--source-root FOLDER shows them)", err=True,
+        )  # fmt: skip
 
 
 def deliver(text: str, output: Path | None) -> None:

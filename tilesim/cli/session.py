@@ -257,17 +257,6 @@ class Session:
         return replace(result, report=replace(report, reasons=(*report.reasons, said)))
 
 
-def say_withheld() -> None:
-    """Says on stderr of which files no lines are shown."""
-    files = withheld()
-    if files:
-        more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        say(
-            f"no lines of {files[0]}{more} are shown: outside of the working folder, or hidden "
-            "(--source-root FOLDER shows them)", err=True,
-        )  # fmt: skip
-
-
 def say_interrupted(session: Session) -> None:
     """Says on stderr where it stopped."""
     left = session.not_started
