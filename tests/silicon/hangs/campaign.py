@@ -169,6 +169,15 @@ def launcher(start: Start) -> Sequence[str]:
     return [sys.executable, "-m", "tests.silicon.hangs.launcher", str(plan)]
 
 
+#: the command that reads a dump, and prints what `tests.silicon.hangs.facts` does; with the PTX
+Reader = Callable[[Path, Sequence[str]], Sequence[str]]
+
+
+def reader(dump: Path, ptx: Sequence[str]) -> Sequence[str]:
+    """The autopsy."""
+    return [sys.executable, "-m", "tests.silicon.hangs.facts", str(dump), *ptx]
+
+
 def imitation(start: Start) -> Sequence[str]:
     """What stands for it where there is none."""
     plan = start.prepared.folder / f"{start.variant}.json"
@@ -180,10 +189,11 @@ class Campaign:
 
     def __init__(
         self, out: Path, folder: Path, deadline: float, command: Command = launcher,
-        limits: Limits | None = None, say: Callable[[str], None] = print,
+        limits: Limits | None = None, say: Callable[[str], None] = print, reader: Reader = reader,
     ) -> None:  # fmt: skip
         self._out, self._folder, self._deadline = out, folder, deadline
         self._command, self._limits, self._say = command, limits or Limits(), say
+        self._reader = reader
         self.rows: list[Row] = []
         self._texts: list[str] = []
         self._dumps: list[tuple[Path, str, tuple[str, ...]]] = []
@@ -245,7 +255,7 @@ class Campaign:
             self._row(row)
             return
         ptx = str(one.folder / "kernel.ptx")
-        reads = {"embedded": ()} if start.variant == "lines" else {"none": (), "given": (ptx,)}
+        reads = {"embedded": ()} if start.variant == "lines" else {"none": ("-",), "given": (ptx,)}
         for how, given in reads.items():
             own = {**row, "ptx": how}
             readers.submit(self._read, own, found.dump, given, one.answer, os.environ)
@@ -297,7 +307,7 @@ class Campaign:
         self, row: Row, dump: Path, ptx: Sequence[str], answer: Answer | None,
         env: Mapping[str, str],
     ) -> Row:  # fmt: skip
-        command = [sys.executable, "-m", "tests.silicon.hangs.facts", str(dump), *ptx]
+        command = list(self._reader(dump, ptx))
         started = time.monotonic()
         try:
             done = subprocess.run(

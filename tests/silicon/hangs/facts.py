@@ -1,6 +1,7 @@
 """What an autopsy states of a dump, as data: ``python -m tests.silicon.hangs.facts DUMP [PTX]``.
 
-It is a process of its own, so that it can be given a limit of time and memory; it prints JSON.
+With ``-`` for the PTX nothing is checked. It is a process of its own, so that it can be given a
+limit of time and memory; it prints JSON.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tests.silicon.hangs.answer import On, lines_of
+from tests.silicon.hangs.task import named_by
 from tilesim.autopsy import text
 from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.mbarrier_word import decode
@@ -43,7 +44,7 @@ def facts(found: Autopsy) -> dict[str, Any]:
     """What it states, without the texts."""
     return {
         "launches": [
-            {"kernel": one.name, "state": one.state, "ctas": len(one.ctas), "total": one.total}
+            {"kernel": one.name, "state": one.state, "ctas": len(one.ctas)}
             for one in found.launches
         ],
         "stands": [stand for one in found.launches for stand in _stands(one)],
@@ -52,8 +53,19 @@ def facts(found: Autopsy) -> dict[str, Any]:
 
 
 def _checked(found: Autopsy) -> dict[str, Any]:
-    """What was found with the PTX; nothing is known without."""
-    return {"verdict": "", "rules": [], "culprits": []}
+    """What a check of the PTX says: how its hang is that of the dump, and the lines to change."""
+    matches = [
+        one.diagnosis.match
+        for one in found.launches
+        if one.diagnosis is not None and one.diagnosis.match is not None
+    ]
+    findings = [match.finding for match in matches if match.finding is not None]
+    return {
+        "verdict": ", ".join(match.kind for match in matches),
+        "rules": sorted({finding.rule for finding in findings}),
+        "culprits": sorted(line for finding in findings for line in named_by(finding)),
+        "says": [text for match in matches for text in (*match.says, *match.differs)],
+    }
 
 
 def _stands(launch: Launched) -> Iterator[dict[str, Any]]:
@@ -97,9 +109,9 @@ def _of(wait: Wait, cta: Cta, arch: tuple[int, int]) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Prints what is stated of a dump, and how long that took."""
-    dump, *ptx = map(Path, arguments)
+    dump, *ptx = arguments
     start = time.perf_counter()
-    found = autopsy(dump, *ptx)
+    found = autopsy(dump, *(p for p in ptx if p != "-"), check=ptx != ["-"])
     shown = text.render(found)
     seconds = time.perf_counter() - start
     print(json.dumps({**facts(found), "text": shown, "seconds": round(seconds, 3)}))

@@ -94,6 +94,7 @@ def run(
         return Run("hung" if state == "hung" else "excepted", text, dump, seconds)
     if state == "hung":
         return Run("no dump", text, None, seconds)
+    # a process that has not launched in time was killed
     return Run("ended" if process.returncode == 0 else "failed", text)
 
 
@@ -109,9 +110,10 @@ def _watched(
             time.sleep(_POLL)
         return process.poll() is not None
 
-    if until(limits.start, lambda: LAUNCHED in output.read_text(errors="replace")):
-        return "ended", 0.0
-    if until(limits.hang):
+    def launched() -> bool:
+        return LAUNCHED in output.read_text(errors="replace")
+
+    if until(limits.start, launched) or not launched() or until(limits.hang):
         return "ended", 0.0
     started = time.monotonic()
     if _trigger(folder / "pipe", limits.dump):

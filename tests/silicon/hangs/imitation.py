@@ -2,32 +2,50 @@
 PLAN``.
 
 It makes the driver's pipe and waits; a byte makes it write a dump and end. A program that is to end
-ends. The dump is the one that lies beside the plan, else one of a ring that hangs, whatever the
-program: what an autopsy says of that is known to be about another kernel.
+ends. The dump is what `tests.autopsy.simulated_dump` makes of the program, where it can. What such
+dumps show is said there; they are no evidence of what hardware does.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
+import signal
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tests.autopsy.fake_program import RING, named
+from tests.autopsy.fake_program import named
+from tilesim.ptx.description import read
+
+#: that a program may take to hang in the machine, after which this process is ended
+_SECONDS = 40
+
+
+def simulated(folder: Path, document: dict[str, Any]) -> bytes:
+    """The dump of a program that hangs."""
+    module = import_module("tests.autopsy.simulated_dump")
+    cubin = (folder / document["image"]).read_bytes()
+    launch = read(document["launches"][0])
+    hang = module.Hang(module.Kernel(launch.entry, cubin, "sm_90a", launch))
+    data: bytes = hang.dump().to_bytes()
+    return data
 
 
 def main(plan: Path) -> int:
     """Imitates the launcher."""
-    if json.loads(plan.read_text())["ends"]:
+    document = json.loads(plan.read_text())
+    if document["ends"]:
         print("launched\nended", flush=True)
         return 0
-    pipe, own = named("CUDA_COREDUMP_PIPE"), plan.with_suffix(".nvcudmp")
+    signal.alarm(_SECONDS)
+    pipe, data = named("CUDA_COREDUMP_PIPE"), simulated(plan.parent, document)
+    signal.alarm(0)
     os.mkfifo(pipe)
     print("launched", flush=True)
     with pipe.open("rb") as reader:
         reader.read(1)
-    data = own.read_bytes() if own.exists() else gzip.decompress(RING.read_bytes())
     named("CUDA_COREDUMP_FILE").write_bytes(data)
     print("failed: the context is lost", flush=True)
     return 1

@@ -206,7 +206,7 @@ def _attributes(launch: Launch) -> list[_Attribute]:
     found = []
     if launch.cooperative:
         found.append(_Attribute(_COOPERATIVE, 0, (c_uint * 16)(1)))
-    if any(launch.cluster):
+    if launch.cluster_size > 1:
         found.append(_Attribute(_CLUSTER, 0, (c_uint * 16)(*launch.cluster)))
     if launch.dependent:
         found.append(_Attribute(_DEPENDENT, 0, (c_uint * 16)(1)))

@@ -69,8 +69,6 @@ def score(answer: Answer, stated: Stated, *, with_ptx: bool) -> Score:
     if extra:
         waiting = False
         missed += [f"CTA {cta} warp {warp} is said to wait" for _, cta, warp in extra]
-    if named and not all(named):
-        missed.append("another line is named")
     culprit = None
     if with_ptx and answer.culprits:
         culprit = bool(answer.culprits & set(stated["culprits"]))
@@ -145,7 +143,14 @@ def _wrong(
                 texts = [list(_differences(place, stand)) for place in places]
                 if all(texts):
                     yield f"{where}: {texts[0][0]}"
-    if stated["verdict"] == "proved" and answer.places:
+                    continue
+                lines = frozenset().union(
+                    *(p.lines for p, t in zip(places, texts, strict=True) if not t)
+                )
+                if stand["lines"] and not lines & set(stand["lines"]):
+                    there = ", ".join(stand["lines"])
+                    yield f"{where} at {there} instead of {', '.join(sorted(lines))}"
+    if "proved" in stated["verdict"] and answer.places:
         yield "the kernel is said to be right"
 
 

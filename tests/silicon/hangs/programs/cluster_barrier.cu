@@ -13,7 +13,7 @@ KERNEL __cluster_dims__(2) __launch_bounds__(64) cluster_barrier(int *y) {
   if (rank() == 1) wait(&go, 0);  // @wait
   cluster_sync();  // @culprit @cluster
 #ifndef FIXED
-  if (rank() == 0 && threadIdx.x == 0) arrive_at(&go, 1);  // @arrive
+  if (rank() == 0 && threadIdx.x == 0) arrive_at(&go, 1);
 #endif
   y[blockIdx.x * 64 + threadIdx.x] = rank();
   cluster_sync();

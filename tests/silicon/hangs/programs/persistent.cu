@@ -11,7 +11,7 @@ KERNEL __launch_bounds__(160) persistent(const float *x, float *y, int tiles) {
   if (w == 4) {
     if (lane == 0)
       for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, i++) {
-        spin(empty + i % 2, i / 2 & 1 ^ 1);  // @fill
+        spin(empty + i % 2, i / 2 & 1 ^ 1);
         expect(full + i % 2, 1024);
         copy(buf[i % 2], x + tile * 256, 1024, full + i % 2);
       }

@@ -16,8 +16,7 @@ KERNEL __launch_bounds__(96) test_wait(int *y) {
     const u64 token = arrive_n(&met, 1);  // @culprit
     u32 done;
     do
-      asm volatile("{.reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(at(&met)), "l"(token) : "memory");  // @wait
+      asm volatile("{.reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(&met)), "l"(token) : "memory");  // @wait
     while (!done);
   }
   y[threadIdx.x] = threadIdx.x;

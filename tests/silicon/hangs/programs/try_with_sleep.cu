@@ -10,9 +10,8 @@ KERNEL __launch_bounds__(64) try_with_sleep(int *y) {
   if (threadIdx.x < 32) {
     u32 done = 0;
     while (!done) {
-      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0, 1000; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(at(&ready)) : "memory");  // @wait
-      if (!done) __nanosleep(64);  // @sleep
+      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0, 1000; selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(&ready)) : "memory");  // @wait
+      if (!done) __nanosleep(64);
     }
   } else {
 #ifdef FIXED

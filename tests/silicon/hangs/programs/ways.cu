@@ -29,8 +29,7 @@ KERNEL __cluster_dims__(2) __launch_bounds__(320) ways(int *flag, int id, int co
   if (w == 8) {
     u32 done;
     do
-      asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done) : "r"(at(&bar)) : "memory");  // @test
+      asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(&bar)) : "memory");  // @test
     while (!done);
   }
   if (w == 9)
