@@ -103,6 +103,19 @@ def test_kernels_that_wait_in_a_queue_are_counted(tmp_path: Path) -> None:
     assert "and 12 kernels more that have not begun" in said
 
 
+def test_ctas_that_do_not_run_are_told_from_those_that_do(tmp_path: Path) -> None:
+    dump = writer.copy_of(CoreDump(Path(RING)))
+    (device,) = dump.devices
+    grids = [replace(device.grids[0], grid=(133, 1, 1))]
+    path = replace(dump, devices=[replace(device, grids=grids)]).write(tmp_path / "core")
+    said = " ".join(render(autopsy(path, check=False)).split())
+    assert (
+        "3 of 133 CTAs resident, 130 not started or ended; all 15 warps wait resident 3 CTAs on 3 "
+        "of 132 SMs; at most 1 on one; a CTA has 160 threads of 32 registers each, 3,200 bytes of "
+        "shared memory whether the other CTAs have ended or have not begun is not in the dump"
+    ) in said
+
+
 def test_nothing_runs(tmp_path: Path) -> None:
     path = writer.Dump([writer.Device()]).write(tmp_path / "core")
     result = command(str(path))

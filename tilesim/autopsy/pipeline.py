@@ -225,6 +225,10 @@ def _kernel(dump: CoreDump, grid: Grid) -> tuple[Loaded, Function] | None:
     return loaded(dump, grid, image, image.info(symbol)), function
 
 
+#: the release of the driver from which on a dump says at which barrier a warp waits
+_SAYS_BARRIERS = (590, 0)
+
+
 def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack]:
     skipped = () if driver is None else driver.skipped
     if any(o.ctas and o.kernel is None and not o.grid.system for o in launches):
@@ -246,6 +250,16 @@ def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack
             yield Lack(f"the layout of mbarriers on {name} is not known: their state is not said")
         elif rests.startswith("inferred"):
             yield Lack(f"how mbarriers lie in memory on {name} is {rests}")
+    if (
+        driver is not None
+        and driver.release < _SAYS_BARRIERS
+        and any(is_waiting(e) and not e.wait.certain for o in launches for e in o.entries)
+    ):
+        yield Lack(
+            "whether warps that have issued a barrier wait at it or have just passed it is not in "
+            "the dump",
+            "drivers from r590 on say it",
+        )
     functions = [launch.function for launch in launches if launch.function is not None]
     if any(not any(i.lines for i in one.code.values()) for one in functions):
         yield Lack(

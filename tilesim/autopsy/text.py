@@ -6,6 +6,7 @@ Names in a dump are untrusted: what a terminal would obey is escaped where lines
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
@@ -93,7 +94,7 @@ def _field(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
 def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
     yield from headline(found, launch, style)
     previous = ""
-    for label, text in pending(found, launch):
+    for label, text in room(found, launch):
         yield from _field("" if label == previous else label, text, style)
         previous = label
     match = launch.diagnosis and launch.diagnosis.match
@@ -191,22 +192,35 @@ def _number(entries: Iterable[Entry]) -> int:
     return len({(g.cta.number, w) for e in entries for g in e.groups for w in g.warps})
 
 
-def pending(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
-    """Of a launch of which no CTA runs: what it needs, and what the others on its device hold."""
-    if launch.ctas:
+def room(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
+    """Of a launch of which not all CTAs run: what a CTA needs, and what is held on its device; each
+    with its label."""
+    if not launch.absent.unknown:
         return
     device = launch.device
-    if launch.kernel is not None:
+    if launch.ctas:
+        yield "resident", f"{_held(launch)}; at most {_most_on_one(launch)} on one; {needs(launch)}"
+    elif launch.kernel is not None:
         yield "needs", needs(launch)
-    others = [o for o in found.launches if o.device == device and o.ctas]
+    others = [o for o in found.launches if o.device == device and o.ctas and o is not launch]
     for other in others:
-        sms = len({cta.sm for cta in other.ctas})
-        ctas = count(len(other.ctas), "CTA")
-        yield "held", f"{name(other)}: {ctas} on {sms} of {device.sms} SMs; {needs(other)}"
-    if others:
-        yield "held", "whether it waits for these, or for an earlier kernel, is not in the dump"
+        yield "held", f"{name(other)}: {_held(other)}; {needs(other)}"
+    if launch.ctas:
+        yield "", "whether the other CTAs have ended or have not begun is not in the dump"
+    elif others:
+        yield "", "whether it waits for these, or for an earlier kernel, is not in the dump"
     else:
         yield "held", "no other kernel runs on its device"
+
+
+def _held(launch: Launched) -> str:
+    sms = len({cta.sm for cta in launch.ctas})
+    return f"{count(len(launch.ctas), 'CTA')} on {sms} of {launch.device.sms} SMs"
+
+
+def _most_on_one(launch: Launched) -> int:
+    """The most CTAs that an SM has."""
+    return max(Counter(cta.sm for cta in launch.ctas).values())
 
 
 def needs(launch: Launched) -> str:

@@ -12,10 +12,12 @@ from tilesim.autopsy.text import (
     facts,
     launch_text,
     name,
-    pending,
+    room,
+    waiting_text,
     where,
 )
 from tilesim.autopsy.wait_for import Entry
+from tilesim.records import replace
 from tilesim.report.autopsy.findings import loc, waiters
 from tilesim.report.clean import clean
 from tilesim.report.html import waitfor
@@ -40,9 +42,7 @@ def _launch(found: Autopsy, launch: Launched, number: int) -> Iterator[str]:
     badge = f'<span class="badge {_COLOURS.get(launch.state, "")}">{launch.state}</span>'
     yield f'<section id="l{number}">'
     yield f"<h2>{badge}<code>{escape(name(launch))}</code></h2>"
-    yield table(
-        [("launch", launch_text(launch)), *((label, t) for label, t in pending(found, launch))]
-    )
+    yield table([("launch", launch_text(launch)), *room(found, launch)])
     yield from _cause(launch)
     graph = waitfor.draw(clean(waiters(launch, found.path)))
     if graph is not None:
@@ -60,7 +60,9 @@ def _cause(launch: Launched) -> Iterator[str]:
     if not match:
         return
     if match.finding is not None:
-        yield from map(str, of_finding(clean(fold([match.finding])[0])))
+        message = waiting_text(launch) if match.kind == "same" else match.finding.message
+        finding = replace(match.finding, message=message, participants=(), notes=())
+        yield from of_finding(clean(fold([finding])[0]))
     said = (*match.says, *match.differs, *match.contradicts)
     yield table([("" if n else "check", text) for n, text in enumerate(said)])
     if match.report is not None and match.report.repairs is not None:
