@@ -22,7 +22,7 @@ from typing import Any
 from tests.autopsy.scrub import packed, scrubbed
 from tests.autopsy.scrub import read as dump_bytes
 from tests.silicon.hangs.answer import Answer
-from tests.silicon.hangs.hang import SMALL, Limits, Run, Undead, run
+from tests.silicon.hangs.hang import SMALL, Limits, Run, Undead, end_with, run
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.task import (
     VARIANTS,
@@ -147,6 +147,13 @@ _FLAGS = (
 )
 
 
+#: with which options of `tilesim watch`
+_WATCHED = (
+    ("own/count", ("--after", "5s")),
+    ("own/spin_on_word", ("--no-progress", "5s", "--after", "40s")),
+)
+
+
 def _flags(own: Iterable[Prepared]) -> Iterator[Start]:
     by_id = {one.task.id: one for one in own}
     for name, id, flags in _FLAGS:
@@ -157,6 +164,10 @@ def _flags(own: Iterable[Prepared]) -> Iterator[Start]:
 def twins(every: Iterable[Prepared]) -> list[Start]:
     """The programs that are to end."""
     return [Start(one, "lines") for one in every if one.kernels and one.task.ends]
+
+
+def _excepts(answer: Answer | None) -> bool:
+    return answer is not None and any(place.on == "exception" for place in answer.places)
 
 
 #: the command of a start
@@ -237,6 +248,7 @@ class Campaign:
                     if not self._more(task.id):
                         break
                     self._triton(task, readers)
+                self._watched(every)
                 self._twins(every)
             except Undead as error:
                 self._row({"id": "campaign", "state": "ended early", "note": str(error)})
@@ -254,11 +266,14 @@ class Campaign:
         if found.dump is None:
             self._row(row)
             return
+        answer = one.answer
+        if found.state == "excepted" and not _excepts(answer):
+            answer, row["note"] = None, f"{one.note}; it ended in an exception before it hung"
         ptx = str(one.folder / "kernel.ptx")
         reads = {"embedded": ()} if start.variant == "lines" else {"none": ("-",), "given": (ptx,)}
         for how, given in reads.items():
             own = {**row, "ptx": how}
-            readers.submit(self._read, own, found.dump, given, one.answer, os.environ)
+            readers.submit(self._read, own, found.dump, given, answer, os.environ)
         self._dumps.append((found.dump, start.id, one.kernels))
 
     def _triton(self, task: TritonTask, readers: ThreadPoolExecutor) -> None:
@@ -273,6 +288,28 @@ class Campaign:
         how = {**row, "ptx": "Triton's cache"}
         readers.submit(self._read, how, found.dump, (), task.answer, env)
         self._dumps.append((found.dump, task.id, (task.kernel,)))
+
+    def _watched(self, every: Sequence[Prepared]) -> None:
+        """Programs under `tilesim watch`, as users run it."""
+        by_id = {one.task.id: one for one in every if one.kernels}
+        for id, options in _WATCHED:
+            if id not in by_id or not self._more(f"watch {id}"):
+                continue
+            command = self._command(Start(by_id[id], "lines"))
+            watch = [sys.executable, "-m", "tilesim", "watch", *options, "--", *command]
+            started = time.monotonic()
+            try:
+                done = subprocess.run(watch, capture_output=True, text=True, timeout=AUTOPSY)
+            except subprocess.TimeoutExpired:
+                self._row({"id": f"watch {id}", "state": "took too long"})
+                continue
+            finally:
+                end_with(command[-1])
+            seconds = round(time.monotonic() - started, 1)
+            text = f"exit code {done.returncode} after {seconds} s: {' '.join(options)}"
+            state = "as it should" if done.returncode == 1 and "HANGS" in done.stdout else "not"
+            self._row({"id": f"watch {id}", "state": state, "note": text})
+            self._texts.append(f"===== watch {id}: {text}\n{done.stdout}\n{done.stderr}\n")
 
     def _twins(self, every: Sequence[Prepared]) -> None:
         def one(start: Start) -> None:

@@ -90,6 +90,8 @@ def run(
     finally:
         _kill(process, limits.kill)
     text = output.read_text(errors="replace")[-2000:]
+    if state == "hung" and not dump.exists():
+        text += f"\nfiles there: {', '.join(sorted(p.name for p in folder.iterdir()))}"
     if dump.is_file() and dump.stat().st_size:
         return Run("hung" if state == "hung" else "excepted", text, dump, seconds)
     if state == "hung":
@@ -156,3 +158,28 @@ def _kill(process: subprocess.Popen[bytes], seconds: float) -> None:
         process.wait(seconds)
     except subprocess.TimeoutExpired as error:
         raise Undead(f"process {process.pid} does not end") from error
+
+
+def end_with(argument: str, seconds: float = 15.0) -> None:
+    """Kills the processes that have an argument, such as a plan's path, which is of no other use.
+
+    Raises:
+        Undead: one of them does not end.
+    """
+    end = time.monotonic() + seconds
+    while found := [pid for pid in _with(argument) if pid != os.getpid()]:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            raise Undead(f"processes {found} do not end")
+        time.sleep(_POLL)
+
+
+def _with(argument: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if argument.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found

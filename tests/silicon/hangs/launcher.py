@@ -14,7 +14,9 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Callable
 from ctypes import byref, c_char, c_int, c_uint, c_uint32, c_uint64, c_void_p
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,8 @@ class Device:
     """The first GPU, through the driver."""
 
     def __init__(self) -> None:
+        # code that is loaded by its first launch would wait for a kernel that hangs
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         self._library = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", c_uint(0))
         device, context = c_int(), c_void_p()
@@ -91,8 +95,10 @@ class Device:
         self.call("cuModuleLoadData", byref(module), data)
         return module
 
-    def launch(self, module: c_void_p, launch: Launch, stream: c_void_p) -> None:
-        """Starts a kernel."""
+    def made(
+        self, module: c_void_p, launch: Launch, stream: c_void_p
+    ) -> Callable[[], None]:  # fmt: skip
+        """A launch that is ready to be started: nothing else that it needs waits for a kernel."""
         function = c_void_p()
         self.call("cuModuleGetFunction", byref(function), module, launch.entry.encode())
         if launch.dynamic_shared:
@@ -112,7 +118,8 @@ class Device:
         values = [self._parameter(p) for p in launch.params]
         pointers = (c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
         self._kept += [values, pointers]
-        self.call("cuLaunchKernelEx", byref(config), function, pointers, None)
+        self._kept += [listed, config]
+        return partial(self.call, "cuLaunchKernelEx", byref(config), function, pointers, None)
 
     def stream(self) -> c_void_p:
         """A stream that waits for no other."""
@@ -220,14 +227,12 @@ def main(plan: Path) -> int:
     try:
         device = Device()
         module = device.load((plan.parent / document["image"]).read_bytes())
-        for launch in launches:  # before the first that may hang: allocations wait for kernels
-            for parameter in (*launch.buffers, *launch.params):
-                if isinstance(parameter, Pointer):
-                    device.buffer(parameter)
-        stream = c_void_p()
+        stream, ready = c_void_p(), []
         for launch in launches:
             stream = stream if launch.dependent and stream else device.stream()
-            device.launch(module, launch, stream)
+            ready.append(device.made(module, launch, stream))
+        for start in ready:
+            start()
         print("launched", flush=True)
         device.wait()
     except LaunchFailed as error:

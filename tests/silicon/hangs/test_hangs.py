@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from tests.gpu import needs
 from tests.silicon.hangs.answer import Answer, Barrier, Place, answer_of, marked
 from tests.silicon.hangs.campaign import Campaign, Prepared, starts
 from tests.silicon.hangs.facts import facts
-from tests.silicon.hangs.hang import Limits, run
+from tests.silicon.hangs.hang import Limits, end_with, run
 from tests.silicon.hangs.own import PROGRAMS, ROWS, STATES, Row
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.table import page, totals
@@ -270,6 +272,16 @@ def test_everything_has_a_limit_of_time(tmp_path: Path) -> None:
     stays = run(_python(_DRIVEN.format(after=60)), tmp_path / "c", limits=limits)
     assert (stays.state, stays.dump is not None) == ("hung", True)
     assert time.monotonic() - started < 15
+
+
+def test_processes_are_found_by_an_argument_of_theirs(tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    process = subprocess.Popen([*_python("import time; time.sleep(60)"), plan])
+    end_with(str(tmp_path / "plan"))
+    assert process.poll() is None
+    threading.Thread(target=process.wait).start()  # else it stays, as a process that has ended
+    end_with(plan)
+    assert process.wait(5) == -9
 
 
 @needs.disassembler
