@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from tilesim.autopsy.errors import DumpError
-from tilesim.autopsy.processes import MARKER, members, transfers
-from tilesim.autopsy.progress import Load, Look, Nvml, Progress, looker
+from tilesim.autopsy.processes import MARKER, Family, transfers
+from tilesim.autopsy.progress import Load, Look, Nvml, Progress, look_at
 from tilesim.autopsy.trigger import Limits, Names, dump_of, make_dumps, names_of, prepared
 from tilesim.cli import main
 
@@ -27,16 +27,16 @@ def test_names_stand_for_host_process_and_time(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     os.mkfifo(tmp_path / "host" / "a.8")
     names = Names(("%h/a.%p",), ("dump[1].%p.%t", "%h/a.%p"), tmp_path)
-    found = [str(p.relative_to(tmp_path)) for p in names.dumps(7)]
+    found = [str(p.relative_to(tmp_path)) for p in names.of(7).dumps()]
     assert found == ["dump[1].7.100", "dump[1].7.x", "host/a.7"]
     assert len(names.dumps()) == 4
     assert [p.name for p in names.pipes()] == ["a.8"]
-    assert names.pipes(7) == ()
+    assert names.of(7).pipes() == ()
 
 
 def test_a_pipe_that_nothing_reads_asks_for_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    made = make_dumps(Names(("pipe",), ("dump",), tmp_path), limits=LIMITS)
+    made = make_dumps([Names(("pipe",), ("dump",), tmp_path)], LIMITS)
     assert (made.dumps, made.asked, made.problems) == ((), 0, ())
 
 
@@ -44,7 +44,8 @@ def test_what_has_ended_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     patient = Limits(begin=60)
-    made = make_dumps(Names(("pipe",), ("dump",), tmp_path), limits=patient, alive=lambda: False)
+    names = Names(("pipe",), ("dump",), tmp_path)
+    made = make_dumps([names], patient, alive=lambda: False)
     assert os.read(reader, 10) == b"1"
     os.close(reader)
     assert made.asked == 1
@@ -96,15 +97,42 @@ def test_a_process_that_cannot_be_dumped_says_why(
 ) -> None:
     with pytest.raises(DumpError, match="there is no process 999999999 here"):
         dump_of(999999999)
-    with pytest.raises(
-        DumpError, match="was started without CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1"
-    ):
-        dump_of(os.getppid())
+    text = "was started without CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, as far as can be seen"
+    with pytest.raises(DumpError, match=text):
+        dump_of(os.getpid())
     pid = start("quiet")
     with pytest.raises(DumpError, match=rf"has no pipe for dumps \({tmp_path}/pipes/pipe.%h.{pid}"):
         dump_of(pid)
     with pytest.raises(DumpError, match="1 dump did not come"):
         dump_of(start("deaf"), SHORT)
+
+
+def test_a_process_with_a_title_has_the_variables_of_its_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "mnt").symlink_to("mnt:[1]")
+    for pid, parent, environment in (
+        (1, 0, b""),
+        (6, 1, b"CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1\0CUDA_COREDUMP_PIPE=/p.%p\0"),
+        (7, 6, b"\0\0\0"),
+        (8, 7, b"server: a title\0\0"),
+        (9, 1, b"server: a title\0\0"),
+    ):
+        own = tmp_path / str(pid)
+        (own / "ns").mkdir(parents=True)
+        (own / "environ").write_bytes(environment)
+        (own / "stat").write_text(f"{pid} (a (name)) S {parent} {pid} 0")
+        (own / "status").write_text(f"NSpid:\t{pid}\n")
+        (own / "cwd").symlink_to("/srv")
+        (own / "ns" / "mnt").symlink_to("mnt:[1]")
+    names = names_of(8, tmp_path)
+    assert (names.pipe, names.folder) == (("/p.8",), Path("/srv"))
+    with pytest.raises(DumpError, match="process 9 was started without"):
+        names_of(9, tmp_path)
+    monkeypatch.setenv("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1")
+    monkeypatch.setenv("CUDA_COREDUMP_PIPE", "own.%p")
+    assert names_of(9, tmp_path).pipe == ("own.9",)
 
 
 def test_a_process_in_a_container_has_other_names(tmp_path: Path) -> None:
@@ -183,11 +211,33 @@ def test_reads_and_writes_of_a_process_are_counted(tmp_path: Path) -> None:
     assert transfers([os.getpid(), 999999999]) > before > 0
 
 
-def test_processes_are_found_by_their_mark() -> None:
-    with subprocess.Popen(["sleep", "9"], env={MARKER: "ab"}, start_new_session=True) as process:
-        assert members("ab") == {process.pid}
-        assert members("a") == frozenset()
-        process.kill()
+def test_processes_of_a_command_are_found_by_mark_and_descent() -> None:
+    # one in a session of its own, one whose environment cannot be seen, one without parents
+    script = "setsid sleep 9 & env -i sleep 8 & (sleep 7 &) ; sleep 6"
+    mark = {MARKER: "ab", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["/bin/sh", "-c", script], env=mark, start_new_session=True) as process:
+        family = Family(process, "ab")
+        found: set[str] = set()
+        while len(found) < 5:
+            assert process.poll() is None
+            found = {command_of(pid) for pid in family.members()} - {""}
+        assert sorted(found)[1:] == ["sleep 6", "sleep 7", "sleep 8", "sleep 9"]
+        pids = family.members()
+        assert Family(process, "a").members() < pids
+        family.end(5.0)
+    assert process.returncode == -15
+    assert not family.runs()
+    assert not any(map(command_of, pids))
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; "" if it has ended."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    words = line.decode().split("\0")
+    return " ".join(words[:2]) if words[0].endswith(("sleep", "sh")) else ""
 
 
 class Library:
@@ -226,8 +276,8 @@ def test_gpus_are_those_on_which_the_processes_run() -> None:
     assert gpus.loads({8, 9}) == (Load(1, 92, 2),)
     assert gpus.loads({5, 7}) == (Load(0, 91, 1), Load(1, 92, 2))
     assert gpus.loads({9}) == (Load(0, 91, 1), Load(1, 92, 2))
-    look = looker(gpus, "no such mark")()
-    assert look == Look((Load(0, 91, 1), Load(1, 92, 2)), frozenset(), 0)
+    look = look_at(gpus, frozenset({5}))
+    assert look == Look((Load(0, 91, 1),), frozenset({5}), transfers([5]))
 
 
 def test_a_gpu_that_tells_nothing_is_an_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 from tilesim.autopsy import autopsy
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
-from tilesim.autopsy.processes import members
+from tilesim.autopsy.processes import MARKER
 from tilesim.autopsy.progress import Load, Look
 from tilesim.autopsy.trigger import Limits
 from tilesim.autopsy.watch import HUNG, Watch
@@ -46,24 +47,14 @@ class Watched:
 
     def run(
         self, *what: str, after: float | None = None, grace: float = 5.0,
-        folder: Path | None = None, looks: Callable[[str], Callable[[], Look]] | None = None,
+        folder: Path | None = None, look: Callable[[frozenset[int]], Look] | None = None,
         no_progress: float | None = None, limits: Limits = LIMITS,
     ) -> int:  # fmt: skip
         watch = Watch(
             self.report, self.lines.append, after=after, grace=grace, folder=folder, limits=limits,
-            looks=looks, no_progress=no_progress,
+            look=look, no_progress=no_progress,
         )  # fmt: skip
         return watch.run([sys.executable, "-S", "-E", str(PROGRAM), *what])
-
-    @property
-    def left(self) -> list[str]:
-        """Files in the folder of temporary ones."""
-        found = self.temporary.rglob("*")
-        return sorted(p.name for p in found if not p.is_dir())
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
 
 
 @pytest.fixture
@@ -75,7 +66,11 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setattr("secrets.token_hex", lambda size: "0123")
     yield Watched(folder)
-    assert not members("0123")
+    marked = subprocess.run(
+        ["grep", "-lz", f"{MARKER}=0123", *map(str, Path("/proc").glob("[0-9]*/environ"))],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert marked.stdout == ""
 
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGQUIT"])
@@ -146,7 +141,6 @@ def test_a_dump_that_is_cut_is_kept(watched: Watched) -> None:
     assert "was it cut?" in watched.lines[1]
     assert watched.lines[2].startswith("the dump is ")
     assert Path(watched.lines[2].removeprefix("the dump is ")).exists()
-    assert len(watched.left) == 1
 
 
 def test_a_dump_whose_report_tells_no_hang_is_kept(watched: Watched) -> None:
@@ -165,7 +159,7 @@ def test_a_dump_that_cannot_be_read_is_kept(
     monkeypatch.setattr(watched, "report", fail)
     assert watched.run("SIGUSR1") == HUNG
     assert watched.lines[1] == "error: no nvdisasm"
-    assert len(watched.left) == 1
+    assert Path(watched.lines[2].removeprefix("the dump is ")).exists()
 
 
 def test_dumps_are_kept_in_the_folder_that_is_named(watched: Watched, tmp_path: Path) -> None:
@@ -195,26 +189,42 @@ def test_a_dump_at_an_exception_is_reported_when_the_command_has_ended(watched: 
 
 def test_without_a_pipe_the_signal_is_answered_and_the_command_goes_on(watched: Watched) -> None:
     assert watched.run("quiet", "SIGQUIT") == 5
-    assert watched.text == (
-        "SIGQUIT asks for a dump, but no process of the command has a pipe for dumps: none has a "
-        "CUDA context yet, or its driver makes none"
-    )
+    assert watched.lines == [
+        "SIGQUIT asks for a dump: its GPU is dumped",
+        "no process of the command has a pipe for dumps: none has a CUDA context yet, or its driver"
+        " makes none; it goes on",
+    ]
 
 
-def test_interrupts_are_passed_on_and_what_does_not_end_is_dumped(watched: Watched) -> None:
-    assert watched.run("stay", "SIGINT", grace=0.2) == HUNG
-    assert watched.lines[0] == "it has not ended 0.2 s after SIGINT: its GPU is dumped"
-    assert len(watched.reports) == 1
-
-
-def test_a_second_interrupt_ends_it_without_a_dump(watched: Watched) -> None:
+def test_an_interrupt_is_passed_on_and_a_second_one_kills(watched: Watched) -> None:
     assert watched.run("stay", "SIGINT", "again") == 128 + signal.SIGKILL
+    assert watched.lines == [
+        "SIGINT is passed on; if nothing happens, Ctrl-\\ dumps the GPU, and a second Ctrl-C kills"
+    ]
+    assert watched.run("SIGINT") == 128 + signal.SIGINT
     assert not watched.reports
 
 
 def test_term_is_passed_on(watched: Watched) -> None:
     assert watched.run("gentle", "SIGTERM") == 7
     assert not watched.lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_ends_the_watch_while_it_reads_ends_the_command_and_keeps_the_dump(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def read(path: Path) -> bool:
+        os.kill(os.getpid(), signal.SIGQUIT)  # nothing more is asked for
+        os.kill(os.getpid(), number)
+        raise AssertionError
+
+    monkeypatch.setattr(watched, "report", read)
+    with pytest.raises(SystemExit) as end:
+        watched.run("stay", "SIGUSR1")
+    assert end.value.code == 128 + number
+    assert watched.lines[1].startswith("the dump is ")
+    assert Path(watched.lines[1].removeprefix("the dump is ")).exists()
 
 
 def test_handlers_of_signals_are_as_before(watched: Watched) -> None:
@@ -230,11 +240,11 @@ def test_a_command_without_progress_is_dumped(watched: Watched) -> None:
     hung = Look((Load(0, 100, 0),), frozenset({1}), 5)
     numbers = count()
 
-    def look() -> Look:
+    def look(pids: frozenset[int]) -> Look:
         ready = list(watched.temporary.glob("*/pipe*"))
         return hung if ready else Look((), frozenset(), next(numbers))
 
-    assert watched.run(no_progress=0.1, looks=lambda _: look) == HUNG
+    assert watched.run(no_progress=0.1, look=look) == HUNG
     assert watched.lines[0] == (
         "no progress for 0.1 s: GPU 0 is busy, no memory of GPUs is accessed, and no process of "
         "the command reads or writes: its GPU is dumped"
@@ -245,10 +255,10 @@ def test_a_command_without_progress_is_dumped(watched: Watched) -> None:
 def test_progress_that_cannot_be_seen_any_longer_is_said_and_the_command_goes_on(
     watched: Watched,
 ) -> None:
-    def look() -> Look:
+    def look(pids: frozenset[int]) -> Look:
         raise OSError("nvmlDeviceGetUtilizationRates of NVML answers 15")
 
-    assert watched.run("quiet", no_progress=0.1, looks=lambda _: look) == 5
+    assert watched.run("quiet", no_progress=0.1, look=look) == 5
     assert watched.lines == [
         "progress is not watched any longer: nvmlDeviceGetUtilizationRates of NVML answers 15"
     ]

@@ -117,11 +117,10 @@ class Guard:
 
     def _is_dumped(self, test: str) -> bool:
         """Dumps the GPU, if a process of the test uses one and it is busy; whether it did."""
-        pids = (None,) if self._ready.own else (os.getpid(),)
-        names = self._ready.names
-        if self._is_idle() or not any(names.pipes(pid) for pid in pids):
+        names = self._ready.names if self._ready.own else self._ready.names.of(os.getpid())
+        if self._is_idle() or not names.pipes():
             return False
-        made = make_dumps(names, pids, self._limits)
+        made = make_dumps([names], self._limits)
         if not made.asked:
             return False
         parts = [f"{test} takes longer than {self._seconds:g} s: its GPU is dumped", *made.problems]

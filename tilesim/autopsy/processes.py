@@ -1,4 +1,4 @@
-"""Processes of a command: found by a variable that all of them inherit, counted, and ended."""
+"""Processes of a command: found, counted, and ended."""
 
 from __future__ import annotations
 
@@ -17,19 +17,79 @@ _MOST_ENVIRONMENT = 1 << 21
 _LOOK = 0.02
 
 
-def members(mark: str) -> frozenset[int]:
-    """Processes that were started with the mark, also those in sessions of their own.
+class Family:
+    """The processes of a command: its first one, those that descend from it, and those that have
+    inherited the mark, as some have no living parent.
 
-    One that has cleared its environment is not found; it has no pipe for dumps either.
+    One that has neither, as it has cleared its environment and lost its parents, is not found.
     """
-    wanted = f"\0{MARKER}={mark}\0".encode()
-    found = set()
-    for entry in os.scandir(_PROC):
-        if entry.name.isdecimal():
-            with suppress(OSError), (_PROC / entry.name / "environ").open("rb") as file:
-                if wanted in b"\0" + file.read(_MOST_ENVIRONMENT) + b"\0":
-                    found.add(int(entry.name))
-    return frozenset(found)
+
+    def __init__(self, leader: subprocess.Popen[bytes], mark: str) -> None:
+        self._leader = leader
+        self._wanted = f"\0{MARKER}={mark}\0".encode()
+        self._known: frozenset[int] = frozenset()
+
+    def members(self) -> frozenset[int]:
+        """Those that run."""
+        children: dict[int, list[int]] = {}
+        running = {pid: parent for pid in _numbers() if (parent := parent_of(pid)) is not None}
+        for pid, parent in running.items():
+            children.setdefault(parent, []).append(pid)
+        found: set[int] = set()
+        new = [pid for pid in running if pid == self._leader.pid or self._is_marked(pid)]
+        while new:
+            pid = new.pop()
+            if pid not in found:
+                found.add(pid)
+                new += children.get(pid, [])
+        self._known = frozenset(found)
+        return self._known
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            with (_PROC / str(pid) / "environ").open("rb") as file:
+                return self._wanted in b"\0" + file.read(_MOST_ENVIRONMENT) + b"\0"
+        except OSError:
+            return False
+
+    def runs(self) -> bool:
+        """Whether any runs."""
+        return any(parent_of(pid) is not None for pid in self._known) or bool(self.members())
+
+    def send(self, number: int) -> None:
+        """Sends all a signal."""
+        # until it is waited for, no other group has its number
+        if self._leader.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._leader.pid, number)
+        for pid in self.members():
+            with suppress(OSError):
+                os.kill(pid, number)
+
+    def end(self, grace: float) -> None:
+        """Ends all: TERM, after ``grace`` seconds KILL."""
+        try:
+            self.send(signal.SIGTERM)
+            deadline = monotonic() + grace
+            while self.runs() and monotonic() < deadline:
+                sleep(_LOOK)
+        finally:
+            self.send(signal.SIGKILL)
+            self._leader.wait()
+
+
+def _numbers() -> list[int]:
+    return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdecimal()]
+
+
+def parent_of(pid: int, proc: Path = _PROC) -> int | None:
+    """The parent of a process; None if it does not run."""
+    try:
+        # the name, in brackets, may have any characters
+        state, parent = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(parent)
 
 
 def transfers(pids: Iterable[int]) -> int:
@@ -42,28 +102,3 @@ def transfers(pids: Iterable[int]) -> int:
                 if name in ("syscr", "syscw"):
                     total += int(number)
     return total
-
-
-def send(pids: Iterable[int], number: int) -> None:
-    """Sends a signal to those that still run."""
-    for pid in pids:
-        with suppress(OSError):
-            os.kill(pid, number)
-
-
-def end(mark: str, leader: subprocess.Popen[bytes], grace: float) -> None:
-    """Ends a command, ``leader`` of a group and all that have the mark: TERM, after ``grace``
-    seconds KILL."""
-    _send_all(mark, leader, signal.SIGTERM)
-    deadline = monotonic() + grace
-    while members(mark) and monotonic() < deadline:
-        sleep(_LOOK)
-    _send_all(mark, leader, signal.SIGKILL)
-    leader.wait()
-
-
-def _send_all(mark: str, leader: subprocess.Popen[bytes], number: int) -> None:
-    # until it is waited for, no other group has its number
-    with suppress(ProcessLookupError):
-        os.killpg(leader.pid, number)
-    send(members(mark), number)

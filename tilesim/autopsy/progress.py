@@ -9,10 +9,10 @@ busy and its memory idle.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from tilesim.autopsy.processes import members, transfers
+from tilesim.autopsy.processes import transfers
 from tilesim.records import dataclass
 from tilesim.wording import ranges
 
@@ -44,7 +44,7 @@ class Progress:
     def __init__(self, limit: float) -> None:
         self.limit = limit
         #: seconds between two looks
-        self.interval = min(1.0, limit / 10)
+        self.interval = min(2.0, limit / 10)
         self._without = 0.0
         self._last: tuple[float, Look] | None = None
 
@@ -150,11 +150,10 @@ def nvml() -> Nvml | None:
     return found
 
 
-def looker(gpus: Nvml, mark: str) -> Callable[[], Look]:
-    """Looks at the processes that have a mark."""
+def look_at(gpus: Nvml, pids: frozenset[int]) -> Look:
+    """What is seen of processes now.
 
-    def look() -> Look:
-        found = members(mark)
-        return Look(gpus.loads(found), found, transfers(found))
-
-    return look
+    Raises:
+        OSError: as `Nvml.loads`.
+    """
+    return Look(gpus.loads(pids), pids, transfers(pids))

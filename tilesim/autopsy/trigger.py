@@ -22,6 +22,7 @@ from time import monotonic, sleep
 
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.errors import DumpError
+from tilesim.autopsy.processes import parent_of
 from tilesim.records import dataclass, replace
 from tilesim.wording import count
 
@@ -56,21 +57,27 @@ class Names:
     folder: Path
     root: Path = Path("/")
 
-    def pipes(self, pid: int | None = None) -> tuple[Path, ...]:
-        """The pipes of a process (None: of any) that there are."""
-        return tuple(p for p in self._found(self.pipe, pid) if _is(p, stat.S_ISFIFO))
+    def of(self, pid: int | str) -> Names:
+        """Those of one process, by its number as it knows itself."""
+        own = [tuple(n.replace("%p", str(pid)) for n in names) for names in (self.pipe, self.dump)]
+        return replace(self, pipe=own[0], dump=own[1])
 
-    def dumps(self, pid: int | None = None) -> tuple[Path, ...]:
-        """The dumps of a process (None: of any) that there are, whole or not."""
-        return tuple(p for p in self._found(self.dump, pid) if _is(p, stat.S_ISREG))
+    def pipes(self) -> tuple[Path, ...]:
+        """The pipes that there are."""
+        return tuple(path for path in self._found(self.pipe) if _is(path, stat.S_ISFIFO))
 
-    def _found(self, patterns: Iterable[str], pid: int | None) -> list[Path]:
-        stands = {"%p": "*" if pid is None else str(pid), "%h": "*", "%t": "*"}
+    def dumps(self) -> tuple[Path, ...]:
+        """The dumps that there are, whole or not."""
+        return tuple(path for path in self._found(self.dump) if _is(path, stat.S_ISREG))
+
+    def _found(self, patterns: Iterable[str]) -> list[Path]:
         found: set[str] = set()
         for pattern in patterns:
             path = self.root / str(self.folder / pattern).lstrip("/")
             parts = re.split("(%[pht])", str(path))
-            found.update(glob("".join(stands.get(part) or escape(part) for part in parts)))
+            found.update(
+                glob("".join("*" if p in ("%p", "%h", "%t") else escape(p) for p in parts))
+            )
         return [Path(name) for name in sorted(found)]
 
 
@@ -121,13 +128,15 @@ def _names(environment: Mapping[str, str], folder: Path) -> Names:
 def names_of(pid: int, proc: Path = Path("/proc")) -> Names:
     """Where pipe and dump of a process are, by the environment with which it was started.
 
+    Programs that change their titles overwrite what can be seen of that. Then it is that of the
+    process that has started it, and so on, and at last that of this process.
+
     Raises:
-        DumpError: there is no such process, it is another user's, or it was started without.
+        DumpError: there is no such process, it is another user's, or no variables are found.
     """
     own = proc / str(pid)
     try:
-        with (own / "environ").open("rb") as file:
-            text = os.fsdecode(file.read(_MOST_ENVIRONMENT))
+        environment = _environment_of(pid, proc)
         folder = Path(os.readlink(own / "cwd"))
         apart = os.readlink(own / "ns" / "mnt") != os.readlink(proc / "self" / "ns" / "mnt")
         status = (own / "status").read_text()
@@ -137,22 +146,29 @@ def names_of(pid: int, proc: Path = Path("/proc")) -> Names:
         raise DumpError(
             f"process {pid} cannot be looked at: run tilesim as the user that runs it, or as root"
         ) from None
-    environment = dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
+    parent = parent_of(pid, proc)
+    while environment.get(ENABLE) != "1" and parent:
+        with suppress(OSError):
+            environment = _environment_of(parent, proc)
+        parent = parent_of(parent, proc)
+    if environment.get(ENABLE) != "1":
+        environment = dict(os.environ)
     if environment.get(ENABLE) != "1":
         raise DumpError(
-            f"process {pid} was started without {ENABLE}=1, so its driver makes no dump when asked:"
-            " start the program with `tilesim watch -- ...`, or with that variable"
+            f"process {pid} was started without {ENABLE}=1, as far as can be seen: start the "
+            "program with `tilesim watch -- ...`, or with that variable; if it was, set it, and "
+            f"{PIPE} and {FILE} as there, for tilesim as well"
         )
-    names = _names(environment, folder)
     # the last is its number as it knows itself
     number = re.search(r"^NSpid:.*?(\d+)$", status, re.MULTILINE)
-    itself = number[1] if number else str(pid)
-    return replace(
-        names,
-        pipe=tuple(name.replace("%p", itself) for name in names.pipe),
-        dump=tuple(name.replace("%p", itself) for name in names.dump),
-        root=own / "root" if apart else Path("/"),
-    )
+    names = _names(environment, folder).of(number[1] if number else pid)
+    return replace(names, root=own / "root") if apart else names
+
+
+def _environment_of(pid: int, proc: Path) -> dict[str, str]:
+    with (proc / str(pid) / "environ").open("rb") as file:
+        text = os.fsdecode(file.read(_MOST_ENVIRONMENT))
+    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
 
 
 # ------------------------------------------------------------------ a dump is made
@@ -189,7 +205,7 @@ def dump_of(pid: int, limits: Limits = DEFAULT_LIMITS, proc: Path = Path("/proc"
         DumpError: it cannot be dumped, or no dump comes.
     """
     names = names_of(pid, proc)
-    made = make_dumps(names, (None,), limits, alive=(proc / str(pid)).exists)
+    made = make_dumps([names], limits, lambda: parent_of(pid, proc) is not None)
     if made.dumps:
         return made.dumps[0]
     if made.problems:
@@ -204,12 +220,12 @@ def dump_of(pid: int, limits: Limits = DEFAULT_LIMITS, proc: Path = Path("/proc"
 class States:
     """Dumps that come or change from now on."""
 
-    def __init__(self, names: Names, pids: Iterable[int | None] = (None,)) -> None:
-        self._names, self._pids = names, tuple(pids)
+    def __init__(self, names: Iterable[Names]) -> None:
+        self._names = tuple(names)
         self._before = {path: _state(path) for path in self._paths()}
 
     def _paths(self) -> tuple[Path, ...]:
-        return tuple(dict.fromkeys(p for pid in self._pids for p in self._names.dumps(pid)))
+        return tuple(dict.fromkeys(path for names in self._names for path in names.dumps()))
 
     def changed(self) -> dict[Path, tuple[int, int]]:
         """Size and time of those that have come or changed."""
@@ -230,21 +246,20 @@ class States:
 
 
 def make_dumps(
-    names: Names,
-    pids: Iterable[int | None] = (None,),
+    names: Iterable[Names],
     limits: Limits = DEFAULT_LIMITS,
     alive: Callable[[], bool] = lambda: True,
 ) -> Made:
-    """Has the driver dump processes (None: all that have a pipe), and waits for the files.
+    """Has the driver dump all processes whose pipes have these names, and waits for the files.
 
     ``alive``: whether any of them still runs; what has ended writes nothing more.
     """
-    wanted = tuple(pids)
-    states = States(names, wanted)
+    wanted = tuple(names)
+    states = States(wanted)
     problems: list[str] = []
     asked = [
         path
-        for path in dict.fromkeys(path for pid in wanted for path in names.pipes(pid))
+        for path in dict.fromkeys(path for one in wanted for path in one.pipes())
         if _written(path, b"1", problems)
     ]
     if not asked:

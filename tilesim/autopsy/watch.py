@@ -6,6 +6,7 @@ inherits input and output, and can use them.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import select
@@ -17,17 +18,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from time import monotonic
+from typing import NamedTuple
 
-from tilesim.autopsy.processes import MARKER, end, members, send
+from tilesim.autopsy.errors import DumpError
+from tilesim.autopsy.processes import MARKER, Family
 from tilesim.autopsy.progress import Look, Progress
 from tilesim.autopsy.trigger import (
     DEFAULT_LIMITS,
     FILE,
     Limits,
     Made,
+    Names,
     Prepared,
     States,
     make_dumps,
+    names_of,
     prepared,
 )
 from tilesim.errors import TilesimError, UsageError
@@ -38,7 +43,7 @@ from tilesim.wording import count
 HUNG = 1
 #: ask for dumps
 _ASK = frozenset({signal.SIGQUIT, signal.SIGUSR1})
-#: ask the command to end; if it does not, it hangs
+#: ask to end
 _END = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _PASSED_ON = _END | {signal.SIGUSR2, signal.SIGWINCH}
 _ALL = _ASK | _PASSED_ON | {signal.SIGCHLD, signal.SIGTSTP}
@@ -55,7 +60,7 @@ class Watch:
         say: prints a line.
         after: how long the command may run at all.
         no_progress: for how long it may make no progress (`Progress`), as seen by ...
-        looks: ... what looks at the processes with a mark; None if nothing can be seen.
+        look: ... what looks at its processes; None if nothing can be seen.
         folder: where dumps are kept; None for a temporary folder, which is deleted.
         grace: how long the command may take to end when it is asked to.
     """
@@ -64,7 +69,7 @@ class Watch:
     say: Callable[[str], None]
     after: float | None = None
     no_progress: float | None = None
-    looks: Callable[[str], Callable[[], Look]] | None = None
+    look: Callable[[frozenset[int]], Look] | None = None
     folder: Path | None = None
     grace: float = 10.0
     limits: Limits = DEFAULT_LIMITS
@@ -79,30 +84,34 @@ class Watch:
             UsageError: it cannot be started, or the folder cannot be made.
         """
         given = dict(os.environ)
-        with TemporaryDirectory(prefix="tilesim-watch-") as pipes:
-            if self.folder is not None:
-                given.pop(FILE, None)
-                with _writing(self.folder):
-                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                dumps = self.folder.resolve()
-            else:
-                dumps = Path(mkdtemp(prefix="tilesim-dumps-"))
-            ready = prepared(given, Path(pipes), dumps)
-            for note in ready.notes:
-                self.say(note)
-            run = _Run(self, ready)
-            try:
-                return run.code(command)
-            finally:
-                run.tell_where_dumps_are(temporary=None if self.folder else dumps)
+        temporary, kept = None, False
+        if self.folder is None:
+            temporary = dumps = Path(mkdtemp(prefix="tilesim-dumps-"))
+        else:
+            given.pop(FILE, None)
+            dumps = _made(self.folder)
+        try:
+            with TemporaryDirectory(prefix="tilesim-watch-") as pipes, _Signals() as signals:
+                ready = prepared(given, Path(pipes), dumps)
+                for note in ready.notes:
+                    self.say(note)
+                run = _Run(self, ready, command)
+                try:
+                    return run.code(signals)
+                finally:
+                    kept = run.tell_what_is_kept(temporary)
+        finally:
+            if temporary is not None and not kept:
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _made(folder: Path) -> Path:
+    """The folder, which is this user's alone if it is new."""
     try:
-        yield
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
+    return folder.resolve()
 
 
 class _Signals:
@@ -127,106 +136,116 @@ class _Signals:
             return []
         return [signal.Signals(number) for number in os.read(self._reader, 64)]
 
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Those that ask to end do so at once, as an exception."""
+
+        def stop(number: int, frame: object) -> None:
+            raise SystemExit(128 + number)
+
+        before = {number: signal.signal(number, stop) for number in _END}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Reason(NamedTuple):
+    """Why a command is dumped; ``hangs``: it is ended, even if it cannot be dumped."""
+
+    text: str
+    hangs: bool = True
+
 
 class _Run:
     """One run of a command."""
 
-    def __init__(self, watch: Watch, ready: Prepared) -> None:
+    def __init__(self, watch: Watch, ready: Prepared, command: Sequence[str]) -> None:
         self._watch, self._ready = watch, ready
-        self._mark = secrets.token_hex(8)
-        self._states = States(ready.names)
-        self._unread = False
-        self._asked_to_end: tuple[float, str] | None = None
-        self._progress: Progress | None = None
-        self._look: Callable[[], Look] | None = None
-        if watch.no_progress is not None and watch.looks is not None:
-            self._progress, self._look = Progress(watch.no_progress), watch.looks(self._mark)
-
-    def code(self, command: Sequence[str]) -> int:
-        """Runs the command; its exit code."""
-        watch = self._watch
-        with _Signals() as signals:
-            try:
-                process = subprocess.Popen(
-                    list(command), env={**self._ready.environment, MARKER: self._mark},
-                    start_new_session=True,
-                )  # fmt: skip
-            except OSError as error:
-                raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
-            try:
-                why = self._hangs(process, signals)
-            except BaseException:
-                end(self._mark, process, watch.grace)
-                raise
-        if not why:
-            code = process.wait()
-            self._report(self._states.made())
-            return code if code >= 0 else 128 - code
-        pipes = () if self._ready.own else self._pipes()
+        self._states = States([ready.names])
+        self._unread = self._interrupted = False
+        self._pipes: set[Path] = set()
+        self._progress = Progress(watch.no_progress) if watch.no_progress and watch.look else None
+        self._started = monotonic()
+        mark = secrets.token_hex(8)
         try:
-            self._dump(why)
-        finally:
-            end(self._mark, process, watch.grace)
-            for pipe in pipes:
-                with suppress(OSError):
-                    pipe.unlink()
-        return HUNG
+            self._process = subprocess.Popen(
+                list(command), env={**ready.environment, MARKER: mark}, start_new_session=True
+            )
+        except OSError as error:
+            raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+        self._family = Family(self._process, mark)
 
-    def _pipes(self) -> tuple[Path, ...]:
-        return tuple(p for pid in members(self._mark) for p in self._ready.names.pipes(pid))
+    def code(self, signals: _Signals) -> int:
+        """Its exit code, when it has ended, or hung and was ended."""
+        grace = 0.0
+        try:
+            while (reason := self._reason(signals)) is not None:
+                with signals.interrupting():
+                    if self._dumped(reason):
+                        grace = self._watch.grace
+                        return HUNG
+            code = self._process.wait()
+            with signals.interrupting():
+                self._report(self._states.made())
+            return code if code >= 0 else 128 - code
+        except BaseException:
+            self._unread = True
+            raise
+        finally:
+            if self._process.returncode is None:
+                self._end(grace)
+
+    def _end(self, grace: float) -> None:
+        self._names()  # and their pipes
+        self._family.end(grace)
+        for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.unlink()
 
     # ------------------------------------------------------------------ until it hangs
 
-    def _hangs(self, process: subprocess.Popen[bytes], signals: _Signals) -> str:
-        """Why it is said to hang; "" when it has ended."""
-        started = monotonic()
-        while process.poll() is None:
+    def _reason(self, signals: _Signals) -> _Reason | None:
+        """Why it is to be dumped; None when it has ended."""
+        watch = self._watch
+        end = math.inf if watch.after is None else self._started + watch.after
+        while self._process.poll() is None:
             now = monotonic()
-            limits = list(self._time_limits(started))
-            for moment, why in limits:
-                if now >= moment:
-                    return why
+            if now >= end:
+                return _Reason(f"it runs for more than {watch.after:g} s")
             why = self._stuck(now)
             if why:
-                return why
+                return _Reason(why)
             longest = _LONGEST if self._progress is None else self._progress.interval
-            for number in signals.next(min([longest, *(moment - now for moment, _ in limits)])):
-                if number in _ASK and self._can_be_dumped(number):
-                    return f"{number.name} asks for a dump"
-                self._pass_on(process.pid, number)
-        return ""
-
-    def _time_limits(self, started: float) -> Iterator[tuple[float, str]]:
-        watch = self._watch
-        if watch.after is not None:
-            yield started + watch.after, f"it runs for more than {watch.after:g} s"
-        if self._asked_to_end is not None:
-            asked, name = self._asked_to_end
-            yield asked + watch.grace, f"it has not ended {watch.grace:g} s after {name}"
+            for number in signals.next(min(longest, end - now)):
+                if number in _ASK:
+                    return _Reason(f"{number.name} asks for a dump", hangs=False)
+                self._pass_on(number)
+        return None
 
     def _stuck(self, now: float) -> str:
         """Why it makes no progress, as far as that is watched."""
-        if self._progress is None or self._look is None:
+        if self._progress is None or self._watch.look is None:
             return ""
         try:
-            return self._progress.stuck(now, self._look())
+            return self._progress.stuck(now, self._watch.look(self._family.members()))
         except OSError as error:
             self._watch.say(f"progress is not watched any longer: {error}")
             self._progress = None
             return ""
 
-    def _can_be_dumped(self, number: signal.Signals) -> bool:
-        pipes = self._ready.names.pipes() if self._ready.own else self._pipes()
-        if not pipes:
-            self._watch.say(f"{number.name} asks for a dump, but {_NO_PIPE}")
-        return bool(pipes)
-
-    def _pass_on(self, group: int, number: signal.Signals) -> None:
-        if number in _END:
-            if self._asked_to_end is not None and number == signal.SIGINT:
-                send(members(self._mark), signal.SIGKILL)
+    def _pass_on(self, number: signal.Signals) -> None:
+        group = self._process.pid
+        if number == signal.SIGINT:
+            if self._interrupted:
+                self._family.send(signal.SIGKILL)
                 return
-            self._asked_to_end = self._asked_to_end or (monotonic(), number.name)
+            self._interrupted = True
+            self._watch.say(
+                "SIGINT is passed on; if nothing happens, Ctrl-\\ dumps the GPU, and a second "
+                "Ctrl-C kills"
+            )
         with suppress(ProcessLookupError):
             if number == signal.SIGTSTP:
                 os.killpg(group, signal.SIGSTOP)
@@ -237,19 +256,32 @@ class _Run:
 
     # ------------------------------------------------------------------ dumps
 
-    def _dump(self, why: str) -> None:
-        say, ready = self._watch.say, self._ready
-        say(f"{why}: its GPU is dumped")
-        made = make_dumps(
-            ready.names,
-            (None,) if ready.own else sorted(members(self._mark)),
-            self._watch.limits,
-            alive=lambda: bool(members(self._mark)),
-        )
+    def _names(self) -> list[Names]:
+        """Of pipes and dumps of this command, and of no other; its pipes are to go with it."""
+        if self._ready.own:
+            return [self._ready.names]
+        found = []
+        for pid in sorted(self._family.members()):
+            with suppress(DumpError):
+                found.append(names_of(pid))
+                self._pipes.update(found[-1].pipes())
+        return found
+
+    def _dumped(self, reason: _Reason) -> bool:
+        """Dumps and reports it; whether it is over with it."""
+        say = self._watch.say
+        say(f"{reason.text}: its GPU is dumped")
+        made = make_dumps(self._names(), self._watch.limits, self._family.runs)
         if not made.asked:
-            say(_NO_PIPE)
-        # those that exceptions have made before, too
-        self._report(Made(self._states.made().dumps, made.asked, made.problems))
+            say(
+                "no process of the command has a pipe for dumps: none has a CUDA context yet, or "
+                f"its driver makes none{'' if reason.hangs else '; it goes on'}"
+            )
+        if made.asked or reason.hangs:
+            # those that exceptions have made before, too
+            self._report(Made(self._states.made().dumps, made.asked, made.problems))
+            return True
+        return False
 
     def _report(self, made: Made) -> None:
         watch = self._watch
@@ -265,24 +297,16 @@ class _Run:
                 watch.say(f"error: {error}")
                 self._unread = True
 
-    def tell_where_dumps_are(self, temporary: Path | None) -> None:
-        """Says where dumps are; deletes those in a temporary folder, unless one was not read."""
+    def tell_what_is_kept(self, temporary: Path | None) -> bool:
+        """Says where dumps are; whether those in the temporary folder, if there is one, stay, as
+        one has not been read."""
         watch, paths = self._watch, self._states.changed()
-        kept = [p for p in paths if temporary is None or p.parent != temporary or self._unread]
+        kept = [path for path in paths if self._unread or path.parent != temporary]
         for path in kept:
             watch.say(f"the dump is {path}")
-        if kept and self._unread:
-            return
-        if len(paths) > len(kept):
+        if len(kept) < len(paths):
             watch.say(
                 f"{count(len(paths), 'dump')} deleted; --dump-dir DIR keeps dumps, for "
                 "`tilesim autopsy`"
             )
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-_NO_PIPE = (
-    "no process of the command has a pipe for dumps: none has a CUDA context yet, or its driver "
-    "makes none"
-)
+        return self._unread and bool(kept)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tilesim.autopsy import autopsy, render
-from tilesim.autopsy.progress import looker, nvml
+from tilesim.autopsy.progress import look_at, nvml
 from tilesim.autopsy.watch import Watch
 from tilesim.cli.options import FOLDER, PATH, say, source_root_option, style_for, time_option
 from tilesim.errors import UsageError
@@ -55,7 +55,7 @@ def command(
 
     Nothing changes for COMMAND but the variables that let the driver make core dumps. Ctrl-\\, or
     SIGUSR1 to tilesim, asks for the dump of a hang; so do the times below. The dump ends what
-    COMMAND does on the GPU. Ctrl-C is passed on; a command that does not end at it is dumped.
+    COMMAND does on the GPU. Ctrl-C is passed on; a second one kills what has not ended.
 
     Exit: 1 it hung; else the exit code of COMMAND, and 2 if it cannot be started.
     """
@@ -71,7 +71,7 @@ def command(
         partial(_report, ptx), _tell,
         after=None if after is None else after.total_seconds(),
         no_progress=no_progress.total_seconds(),
-        looks=None if gpus is None else partial(looker, gpus),
+        look=None if gpus is None else partial(look_at, gpus),
         folder=dump_dir,
     )  # fmt: skip
     ctx.exit(watch.run(command))

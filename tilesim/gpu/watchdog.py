@@ -218,7 +218,7 @@ class Executor:
         """Has the driver dump the worker process, while its kernel hangs; the report in lines."""
         assert self._process is not None
         assert self._prepared is not None
-        made = make_dumps(self._prepared.names, (self._process.pid,), self._limits)
+        made = make_dumps([self._prepared.names.of(self._process.pid)], self._limits)
         if not made.dumps:
             why = next(iter(made.problems), "the driver has made no pipe for dumps")
             return (f"no dump of it: {why}",)
