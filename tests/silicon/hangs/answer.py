@@ -4,7 +4,7 @@ line that has to be changed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,8 @@ class Place:
 
     ``warps`` and ``ctas`` are numbers. ``lines`` are as ``file.cu:12``: the wait's own line, one of
     them if there are several. ``barrier`` is the state of an mbarrier, ``id`` and ``threads`` are
-    those of a named barrier; None: not said.
+    those of a named barrier; None: not said. ``one``: one of the warps does so, and of the others
+    nothing is known.
     """
 
     kernel: str
@@ -44,6 +45,7 @@ class Place:
     barrier: Barrier | None = None
     id: int | None = None
     threads: int | None = None
+    one: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,36 +61,6 @@ class Answer:
     rules: frozenset[str]
     culprits: frozenset[str] = frozenset()
     whole: bool = True
-
-    def json(self) -> dict[str, Any]:
-        """As it is handed to another process."""
-        return {
-            "places": [
-                {
-                    "kernel": p.kernel, "ctas": p.ctas, "warps": p.warps, "on": p.on,
-                    "lines": sorted(p.lines), "id": p.id, "threads": p.threads,
-                    "barrier": p.barrier and [p.barrier.pending, p.barrier.expected, p.barrier.tx],
-                }
-                for p in self.places
-            ],
-            "rules": sorted(self.rules),
-            "culprits": sorted(self.culprits),
-            "whole": self.whole,
-        }  # fmt: skip
-
-
-def answer_of(document: Mapping[str, Any]) -> Answer:
-    """The inverse of `Answer.json`."""
-    places = tuple(
-        Place(
-            p["kernel"], tuple(p["ctas"]), tuple(p["warps"]), p["on"], frozenset(p["lines"]),
-            Barrier(*p["barrier"]) if p["barrier"] else None, p["id"], p["threads"],
-        )
-        for p in document["places"]
-    )  # fmt: skip
-    return Answer(
-        places, frozenset(document["rules"]), frozenset(document["culprits"]), document["whole"]
-    )
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -53,18 +53,16 @@ def score(answer: Answer, stated: Stated, *, with_ptx: bool) -> Score:
     named: list[bool] = []
     for place in answer.places:
         for cta in place.ctas:
-            for warp in place.warps:
-                stands = by_warp.get((place.kernel, cta, warp), [])
-                waits = [s for s in stands if s["on"] not in _OPEN and not s["passing"]]
-                fitting = [s for s in waits if not any(_differences(place, s))]
-                if not waits:
-                    waiting = barrier = False
-                    missed.append(f"CTA {cta} warp {warp} is not said to wait ({place.on})")
-                elif not fitting:
-                    barrier = False
-                    missed.append(f"CTA {cta} warp {warp}: {_difference(place, waits)}")
-                elif any(s["lines"] for s in fitting):
-                    named.append(any(place.lines & set(s["lines"]) for s in fitting))
+            every = [
+                _judged(place, cta, warp, by_warp.get((place.kernel, cta, warp), []))
+                for warp in place.warps
+            ]
+            if place.one:
+                every = [max(every, key=lambda j: (j.waits, j.fits))]
+            waiting &= all(j.waits for j in every)
+            barrier &= all(j.fits for j in every)
+            missed += [j.missed for j in every if j.missed]
+            named += [j.line for j in every if j.line is not None]
     extra = sorted(_extra(answer, by_warp))
     if extra:
         waiting = False
@@ -79,6 +77,29 @@ def score(answer: Answer, stated: Stated, *, with_ptx: bool) -> Score:
     return Score(
         waiting, barrier, all(named) if named else None, culprit, _few(missed), _few(wrong)
     )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A warp of the answer: whether it is said to wait, for the right thing, at the right line."""
+
+    waits: bool
+    fits: bool
+    line: bool | None
+    missed: str = ""
+
+
+def _judged(place: Place, cta: int, warp: int, stands: Iterable[Stated]) -> _Judged:
+    where = f"CTA {cta} warp {warp}"
+    waits = [s for s in stands if s["on"] not in _OPEN and not s["passing"]]
+    if not waits:
+        return _Judged(False, False, None, f"{where} is not said to wait ({place.on})")
+    fitting = [s for s in waits if not any(_differences(place, s))]
+    if not fitting:
+        return _Judged(True, False, None, f"{where}: {_difference(place, waits)}")
+    if not any(s["lines"] for s in fitting):
+        return _Judged(True, True, None)
+    return _Judged(True, True, any(place.lines & set(s["lines"]) for s in fitting))
 
 
 def _few(texts: Iterable[str], most: int = 6) -> tuple[str, ...]:
@@ -127,7 +148,7 @@ def _wrong(
                 right[place.kernel, cta, warp].append(place)
     for key, stands in by_warp.items():
         places = right.get(key)
-        if places is None and not answer.whole:
+        if (places is None and not answer.whole) or any(p.one for p in places or ()):
             continue
         where = f"{key[0]} CTA {key[1]} warp {key[2]}"
         for stand in stands:

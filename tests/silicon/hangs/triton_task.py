@@ -19,19 +19,26 @@ _TESTS = Path(__file__).parents[2] / "triton"
 
 
 @dataclass(frozen=True)
-class TritonTask:
-    """A kernel and how it is launched.
+class Wait:
+    """Warps, or ``one`` of them, what they wait for, and a text of the line."""
 
-    ``waits``: warps, what they wait for, and a text of the line in ``file``. Calls of Triton's
-    library are inlined: the line is one of those of the frames.
-    """
+    warps: str
+    on: On
+    text: str
+    one: bool = False
+
+
+@dataclass(frozen=True)
+class TritonTask:
+    """A kernel and how it is launched; ``culprits`` are texts of lines one of which is to be
+    changed. Calls of Triton's library are inlined: a line is one of those of the frames."""
 
     name: str
     kernel: str
     file: str
     start: Callable[[Any], None]
-    waits: tuple[tuple[str, On, str], ...]
-    culprit: str = ""
+    waits: tuple[Wait, ...]
+    culprits: tuple[str, ...] = ()
     ctas: str = "0"
 
     @property
@@ -48,10 +55,13 @@ class TritonTask:
     def answer(self) -> Answer:
         """What is right to say of it."""
         places = tuple(
-            Place(self.kernel, numbers(self.ctas), numbers(warps), on, self._lines(text))
-            for warps, on, text in self.waits
-        )
-        culprits = self._lines(self.culprit) if self.culprit else frozenset()
+            Place(
+                self.kernel, numbers(self.ctas), numbers(wait.warps), wait.on,
+                self._lines(wait.text), one=wait.one,
+            )
+            for wait in self.waits
+        )  # fmt: skip
+        culprits = frozenset(line for text in self.culprits for line in self._lines(text))
         return Answer(places, frozenset({"deadlock"}), culprits, whole=False)
 
     def _lines(self, text: str) -> frozenset[str]:
@@ -87,17 +97,6 @@ def _persistent(fault: str) -> Callable[[Any], None]:
     return start
 
 
-def _multicast(fault: str) -> Callable[[Any], None]:
-    def start(torch: Any) -> None:
-        copies = import_module("tests.triton.gluon.copies")
-        x, y = (
-            _described(torch, (512, 64), [64, 64], cga_layout=((0, 0),)) for _ in range(2)
-        )  # fmt: skip
-        copies.multicast[(2,)](x, y, 4, FAULT=fault, num_warps=4, num_ctas=2)
-
-    return start
-
-
 def _spinning(torch: Any) -> None:
     kernels = import_module("tests.silicon.hangs.triton_kernels")
     flags = torch.zeros(2, dtype=torch.int32, device="cuda")
@@ -109,33 +108,27 @@ _EMPTY = "mbarrier.wait(empty.index(slot), parity)"
 _SPECIALISED = "gluon/specialised.py"
 
 
-def _pipeline(name: str, fault: str, culprit: str) -> TritonTask:
-    """The two roles of the persistent product wait for each other."""
+def _pipeline(name: str, fault: str, *culprits: str) -> TritonTask:
+    """The two roles of the persistent product wait for each other; which of the warps from 4 on
+    loads is the compiler's choice."""
+    waits = Wait("0-3", "mbarrier", _FULL), Wait("4-7", "mbarrier", _EMPTY, one=True)
     return TritonTask(
-        name, "persistent", _SPECIALISED, _persistent(fault),
-        (("0-3", "mbarrier", _FULL), ("4", "mbarrier", _EMPTY)), culprit, "0-1",
+        name, "persistent", _SPECIALISED, _persistent(fault), waits, culprits, "0-1"
     )  # fmt: skip
 
 
 TASKS: tuple[TritonTask, ...] = (
     _pipeline("empty-count", "empty: count of two", "count=2 if FAULT"),
-    _pipeline(
-        "no-release", "multiplier: no release", "mbarrier.arrive(empty.index(slot), count=1)"
-    ),
+    _pipeline("no-release", "multiplier: no release", "warpgroup_mma_wait(0, deps=[acc]))"),
     _pipeline("more-bytes", "loader: more bytes expected", "2 * a.nbytes_per_cta"),
-    _pipeline("loader-parity", "loader: other parity", "parity = parity ^ 1"),
-    TritonTask(
-        "multicast-bytes", "multicast", "gluon/copies.py",
-        _multicast("bytes of both CTAs expected"),
-        (("0-3", "mbarrier", "mbarrier.wait(full"),), "2 * x.nbytes_per_cta", "0-1",
-    ),
+    _pipeline("loader-parity", "loader: other parity", "parity = parity ^ 1", _EMPTY),
     TritonTask(
         "phase", "copied", "../silicon/hangs/triton_kernels.py", _copied,
-        (("0-3", "mbarrier", "mbarrier.wait(full, PHASE)"),), "mbarrier.wait(full, PHASE)",
+        (Wait("0-3", "mbarrier", "mbarrier.wait(full, PHASE)"),), ("mbarrier.wait(full, PHASE)",),
     ),
     TritonTask(
         "spinning", "spinning", "../silicon/hangs/triton_kernels.py", _spinning,
-        (("0", "word", "while tl.atomic_add(flags + 1, 0) == 0"),), ctas="1",
+        (Wait("0", "word", "while tl.atomic_add(flags + 1, 0) == 0"),), ctas="1",
     ),
 )  # fmt: skip
 
