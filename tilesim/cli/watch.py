@@ -17,7 +17,8 @@ from tilesim.errors import UsageError
 from tilesim.files import show_below
 from tilesim.report.result import FINDINGS
 
-_NO_PROGRESS = "60s"
+#: a healthy program may compute in registers and caches, and write nothing, for a minute
+_NO_PROGRESS = "5m"
 
 
 def _tell(line: str) -> None:
