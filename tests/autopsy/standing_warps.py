@@ -115,12 +115,14 @@ class Block:
 
 def dump_of(
     path: Path, image: bytes, kernel: str, blocks: Sequence[Block], *, block: int = 128,
+    called: Mapping[str, int] | None = None,
     grid: int = 1, cluster: int = 0, params: bytes = bytes(64),
     memory: Sequence[dump_writer.Memory] = (),
     release: tuple[int, int] = (580, 159), barriers: Mapping[int, tuple[int, int]] | None = None,
     convergence: Mapping[int, int] | None = None, arch: tuple[int, int] = (9, 0),
 ) -> CoreDump:  # fmt: skip
-    """A dump of one launch of a kernel; ``barriers`` are rows of drivers from r590 on, by warp."""
+    """A dump of one launch of a kernel; ``called``: functions by name, and where they lie from the
+    kernel's beginning; ``barriers`` are rows of drivers from r590 on, by warp."""
     ctas = []
     for one in blocks:
         warps = []
@@ -147,7 +149,10 @@ def dump_of(
         size = (cluster or 1, 1, 1) if cluster else (0, 0, 0)
         at = (one.index[0] // cluster, 0, 0) if cluster else (0, 0, 0)
         ctas.append(Cta(1, one.index, warps, one.sm, one.shared, at, size))
-    module = Module(load(image, {kernel: ADDRESS}), image)
+    module = Module(
+        load(image, {name: ADDRESS + at for name, at in {kernel: 0, **(called or {})}.items()}),
+        image,
+    )
     launch = Grid(
         1, ADDRESS, (grid, 1, 1), (block, 1, 1), (cluster, 1, 1) if cluster else (0, 0, 0), params
     )

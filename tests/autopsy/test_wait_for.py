@@ -397,6 +397,23 @@ def test_lanes_apart(tmp_path: Path) -> None:
     assert not isinstance(whole.entries[0].wait, WarpWait)
 
 
+@needs.compiler
+def test_a_wait_in_a_function_that_is_called(tmp_path: Path) -> None:
+    """A function that was compiled for itself lies elsewhere on the device."""
+    ask = question("pair", CONSUMER)
+    own = waiting(0, ask, 0x400, 0)
+    stand = Stand(0, 0x8000 + own.pc, 1, own.registers, own.uniform)
+    graph_ = graph(
+        tmp_path, "parts", [Block([stand], shared((0x400, word(0, 1, 1))))], block=32,
+        called={"pair": 0x8000},
+    )  # fmt: skip
+    (one,) = graph_.entries
+    assert str(one.wait) == "waits for mbarrier 0x400, parity 0"
+    assert one.wait.instruction == ask
+    # it comes back to any place of the kernel
+    assert supplies(one) == [((0,), {"SYNCS.ARRIVE.TRANS64.A1T0"}, False)]
+
+
 # ---------------------------------------------------------------------- dumps of an H200
 
 

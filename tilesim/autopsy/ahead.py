@@ -57,18 +57,22 @@ class Ahead:
         return {kind: tuple(alike) for kind, alike in found.items()}
 
     def any_of(self, group: Group, kind: Kind) -> bool:
-        """Whether an instruction of a kind lies ahead of a group."""
-        return bool(self._ahead(group.pc, kind))
+        """Whether an instruction of a kind lies ahead of a group, as far as that is known."""
+        return group.pc not in self.launch.function.code or bool(self._ahead(group.pc, kind))
 
     def reaches(self, group: Group, one: Instruction) -> bool:
-        """Whether an instruction lies ahead of a group."""
-        return one.pc in self._from(group.pc)
+        """Whether an instruction lies ahead of a group, as far as that is known."""
+        outside = group.pc not in self.launch.function.code
+        return outside or one.pc in self._from(group.pc)
 
     @cached_property
     def complete(self) -> bool:
         """Whether all that can follow is known: where each branch and each call leads."""
-        calls = (one for one in self.launch.function.code.values() if one.base == "CALL")
-        return not self.launch.function.unknown and all(one.target is not None for one in calls)
+        code = self.launch.function.code
+        calls = (one for one in code.values() if one.base == "CALL")
+        inside = all(group.pc in code for group in self.launch.groups)
+        known = not self.launch.function.unknown and all(one.target is not None for one in calls)
+        return known and inside
 
     def anywhere(self, kind: Kind, number: int) -> bool:
         """Whether the kernel has an instruction of a kind that may name a named barrier."""
@@ -88,7 +92,10 @@ class Ahead:
         self, group: Group, kind: Kind, names: Names | None
     ) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
         """The instructions of a kind ahead of a group that name what is waited for, as far as it is
-        known what they name; and those of which that is not known."""
+        known what they name; and those of which that is not known. A group in a function that the
+        kernel calls comes back to any place."""
+        if group.pc not in self.launch.function.code:
+            return (), self._kinds.get(kind, ())
         ahead = self._ahead(group.pc, kind)
         if names is None:
             sure = kind in ("registers", "columns", "cluster")

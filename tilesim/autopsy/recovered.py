@@ -7,6 +7,7 @@ computed again, if all that it was made of is known: other registers, the launch
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from tilesim.autopsy.core_dump import Cta, Warp
 from tilesim.cubin.arithmetic import computed, number, reads, source
@@ -40,6 +41,38 @@ def between(
     return frozenset(found)
 
 
+@lru_cache(maxsize=1 << 12)
+def _parts(name: str) -> tuple[str, int]:
+    """``UR4`` as its kind and its number; the kind is empty for what is no register."""
+    kind = name.rstrip("0123456789")
+    if kind in ("R", "UR", "P", "UP", "B") and kind != name:
+        return kind, int(name[len(kind) :])
+    return "", 0
+
+
+def held(cta: Cta, warp: Warp, lane: int, name: str) -> int | None:
+    """A register, a predicate as 0 or 1, the lanes of a convergence barrier, or a special register,
+    as a lane has it in the dump."""
+    kind, at = _parts(name)
+    if kind == "R":
+        return warp.register(lane, at)
+    if kind == "UR":
+        return warp.uniform_register(at)
+    if kind == "B":
+        return warp.convergence_barrier(at)
+    if kind:
+        flags = warp.predicates(lane) if kind == "P" else warp.uniform_predicates()
+        return None if flags is None or at >= len(flags) else int(flags[at])
+    axis = "XYZ".find(name[-1])
+    if name == "SR_CgaCtaId":
+        return cta.rank
+    if name.startswith("SR_CTAID.") and axis >= 0:
+        return cta.index[axis]
+    if name.startswith("SR_TID.") and axis >= 0:
+        return next(one.thread[axis] for one in warp.lanes if one.number == lane)
+    return lane if name == "SR_LANEID" else None
+
+
 class Recovered:
     """Registers of a lane that stands at a place; ``constant`` has the words of constant bank 0."""
 
@@ -54,19 +87,14 @@ class Recovered:
         self.pc = pc
         self.constant = constant
         self._known: dict[tuple[str, int], int | None] = {}
+        #: what was read in the dump: all that answers about this lane depend on
+        self.used: dict[str, int | None] = {}
 
-    def now(self, register: str) -> int | None:
-        """A register, or a predicate as 0 or 1, as it is in the dump."""
-        kind = register.rstrip("0123456789")
-        if kind not in ("R", "UR", "P", "UP") or kind == register:
-            return None
-        at = int(register[len(kind) :])
-        if kind == "R":
-            return self.warp.register(self.lane, at)
-        if kind == "UR":
-            return self.warp.uniform_register(at)
-        flags = self.warp.predicates(self.lane) if kind == "P" else self.warp.uniform_predicates()
-        return None if flags is None or at >= len(flags) else int(flags[at])
+    def now(self, name: str) -> int | None:
+        """What `held` says; it is noted in ``used``."""
+        if name not in self.used:
+            self.used[name] = held(self.cta, self.warp, self.lane, name)
+        return self.used[name]
 
     def operand(self, text: str, at: int, depth: int = 0) -> int | None:
         """An operand, before the instruction at ``at`` was executed last; as 32 bits."""
@@ -82,21 +110,11 @@ class Recovered:
         if name.startswith("c[0x0]["):
             return self.constant(int(name[7:-1], 16))
         if name.startswith("SR_"):
-            return self._special(name)
+            return self.now(name)
         if (name, at) not in self._known:
             self._known[name, at] = None  # if it depends on itself
             self._known[name, at] = self._find(name, at, depth)
         return self._known[name, at]
-
-    def _special(self, name: str) -> int | None:
-        axis = "XYZ".find(name[-1])
-        if name == "SR_CgaCtaId":
-            return self.cta.rank
-        if name.startswith("SR_CTAID.") and axis >= 0:
-            return self.cta.index[axis]
-        if name.startswith("SR_TID.") and axis >= 0:
-            return next(one.thread[axis] for one in self.warp.lanes if one.number == self.lane)
-        return self.lane if name == "SR_LANEID" else None
 
     def _find(self, register: str, at: int, depth: int) -> int | None:
         since = frozenset[int]() if at == self.pc else between(self.function, at, self.pc)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
-from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Warp, exception_text
-from tilesim.autopsy.recovered import Recovered, between
+from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Lane, Warp, exception_text
+from tilesim.autopsy.recovered import Recovered, between, held
 from tilesim.autopsy.wait_loops import WaitLoop, wait_loops
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
@@ -33,12 +34,16 @@ from tilesim.autopsy.waits import (
     WarpWait,
     numbers,
 )
+from tilesim.cubin.disassembly import function_at
+from tilesim.cubin.image import Image as CubinImage
 from tilesim.cubin.operands import Memory, following, parse, read, written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.wording import count, ranges
 
 #: instructions behind ``BAR.SYNC.DEFER_BLOCKING`` that a warp may stand at while it waits there
 DEFERRED = 4
+#: ways to a place that are looked at, at most
+MOST_WAYS = 64
 #: instructions behind a ``SYNCS.PHASECHK`` in which its answer may still be awaited
 MOST_AWAITED = 12
 #: bits of a shared address that count bytes; those above are the CTA's place in its cluster
@@ -46,6 +51,10 @@ SHARED_BITS = 24
 #: where the parameters begin in constant bank 0, by the major number of the architecture
 _PARAMETERS_AT = {9: 0x210, 10: 0x380, 11: 0x380, 12: 0x380}
 
+#: at which a warp stands while it waits
+_STOPS = frozenset({
+    "UCGABAR_WAIT", "WARPSYNC", "BSYNC", "ACQBULK", "BAR", "DEPBAR", "WARPGROUP",
+})  # fmt: skip
 #: what has its result later, at a time that is not fixed
 _VARIABLE = frozenset({
     "LD", "LDG", "LDS", "LDL", "ATOM", "ATOMG", "ATOMS", "SYNCS", "SHFL", "S2R", "S2UR", "B2R",
@@ -62,13 +71,21 @@ class _Way(NamedTuple):
     open: bool
 
 
+#: waits by what was read in the dump to tell them: by names, by values
+_Answers = dict[tuple[str, ...], dict[tuple[int | None, ...], Wait]]
+
+
 class Launch:
-    """The CTAs of one launch in a dump, with the code of its kernel."""
+    """The CTAs of one launch in a dump, with the code of its kernel, or of a function that the
+    kernel calls; places of groups count from the kernel's beginning."""
 
     def __init__(self, dump: CoreDump, grid: Grid, function: Function) -> None:
         self.dump = dump
         self.grid = grid
         self.function = function
+        self.kernel = grid.entry
+        self._called: list[Launch] = []
+        self._answers: dict[object, _Answers] = {}
         device = next(one for one in dump.devices if one.number == grid.device)
         self.arch = device.arch
         self.constants_at = _PARAMETERS_AT.get(device.arch[0], 0)
@@ -97,33 +114,63 @@ class Launch:
     def _of(self, cta: Cta) -> list[Group]:
         together: dict[tuple[int, int, Wait], list[int]] = {}
         for warp in cta.warps:
-            places: dict[int, list[int]] = {}
+            places: dict[int, list[Lane]] = {}
             for lane in warp.lanes:
-                places.setdefault(lane.pc - self.function.address, []).append(lane.number)
+                places.setdefault(lane.pc - self.function.address, []).append(lane)
             for pc, lanes in sorted(places.items()):
-                for wait, mask in self._waits(cta, warp, lanes, pc).items():
+                for wait, mask in self._within(pc)._waits(cta, warp, lanes, pc).items():
                     together.setdefault((pc, mask, wait), []).append(warp.number)
         groups = [
             Group(cta, tuple(warps), mask, pc, wait) for (pc, mask, wait), warps in together.items()
         ]
         return sorted(groups, key=lambda g: (g.warps, g.pc, g.lanes))
 
-    def _waits(self, cta: Cta, warp: Warp, lanes: list[int], pc: int) -> dict[Wait, int]:
-        """What lanes of a warp that stand at one place wait for."""
-        here = sum(1 << lane for lane in lanes)
-        found: dict[Wait, int] = {}
+    def _within(self, pc: int) -> Launch:
+        """The launch with the function that a place lies in: the kernel, or one that it calls."""
+        if pc in self.function.code:
+            return self
+        address = self.function.address + pc
+        for other in self._called:
+            if other.function.address <= address < other.function.address + other.function.size:
+                return other
+        image = self.dump.image_of(self.grid)
+        function = None if image is None else function_at(CubinImage(image.data), address)
+        if function is None:
+            return self
+        self._called.append(Launch(self.dump, self.grid, function))
+        return self._called[-1]
+
+    def _waits(self, cta: Cta, warp: Warp, lanes: list[Lane], pc: int) -> dict[Wait, int]:
+        """What lanes of a warp that stand at one place of the kernel wait for."""
+        pc += self.kernel - self.function.address
+        here = sum(1 << lane.number for lane in lanes)
+        key = cta, pc, here, warp.valid, warp.exited, warp.barrier, warp.broken
+        known = self._answers.setdefault(key, {})
+        found: dict[int, tuple[Wait, int]] = {}  # by the identity of the wait: few are made
         for lane in lanes:
-            wait = _Standing(self, cta, warp, lane, pc, here).wait()
-            found[wait] = found.get(wait, 0) | 1 << lane
-        return found
+            wait = None if lane.exception else _answered(known, cta, warp, lane.number)
+            if wait is None:
+                registers = Recovered(self.function, cta, warp, lane.number, pc, self.constant)
+                wait = _Standing(self, registers, here, lane.exception).wait()
+                if not lane.exception:
+                    by_values = known.setdefault(tuple(registers.used), {})
+                    by_values[tuple(registers.used.values())] = wait
+            mask = found[id(wait)][1] if id(wait) in found else 0
+            found[id(wait)] = wait, mask | 1 << lane.number
+        together: dict[Wait, int] = {}
+        for wait, mask in found.values():
+            together[wait] = together.get(wait, 0) | mask
+        return together
 
     # ------------------------------------------------------------------ what the code says
 
     def ways(self, pc: int) -> tuple[_Way, ...]:
         """The ways to a place, as far as named barriers just before it go."""
         if pc not in self._ways_to:
-            found = dict.fromkeys(self._back(pc, 1, frozenset()))
-            self._ways_to[pc] = tuple(found)
+            found = [*islice(self._back(pc, 1, frozenset()), MOST_WAYS)]
+            if len(found) == MOST_WAYS:
+                found.append(_Way((), open=True))
+            self._ways_to[pc] = tuple(dict.fromkeys(found))
         return self._ways_to[pc]
 
     def _back(self, pc: int, steps: int, used: frozenset[str]) -> Iterator[_Way]:
@@ -195,19 +242,17 @@ class Launch:
 class _Standing:
     """One lane at one place; ``here`` are all lanes of its warp that stand there."""
 
-    def __init__(self, launch: Launch, cta: Cta, warp: Warp, lane: int, pc: int, here: int) -> None:
+    def __init__(self, launch: Launch, registers: Recovered, here: int, exception: int) -> None:
         self.launch = launch
-        self.cta = cta
-        self.warp = warp
-        self.lane = lane
-        self.pc = pc
+        self.registers = registers
+        self.cta, self.warp, self.pc = registers.cta, registers.warp, registers.pc
         self.here = here
-        self.one = launch.function.code.get(pc)
-        self.registers = Recovered(launch.function, cta, warp, lane, pc, launch.constant)
+        self.exception = exception
+        self.one = launch.function.code.get(self.pc)
 
     def wait(self) -> Wait:
         """What it waits for."""
-        exception = next(one.exception for one in self.warp.lanes if one.number == self.lane)
+        exception = self.exception
         if exception:
             return Trap(self.one, True, f"the dump says: {exception_text(exception)}", exception)
         if (trap := self._trap()) is not None:
@@ -233,6 +278,8 @@ class _Standing:
 
     def _at(self, one: Instruction) -> Wait | None:
         """What it waits for if it stands at an instruction that waits."""
+        if one.base not in _STOPS:
+            return None
         loop = self.launch.loops.get(self.pc)
         guard = 1 if not one.guard else self.registers.operand(one.guard, self.pc)
         if guard == 0:
@@ -261,8 +308,7 @@ class _Standing:
         """Waits for lanes of its warp; None if all of them are there."""
         there = self.warp.valid & ~(self.warp.exited or 0)
         if one.base == "BSYNC":
-            number = one.operands[0].removeprefix("B")
-            mask = self.warp.convergence_barrier(int(number)) if number.isdecimal() else None
+            mask = self.registers.now(one.operands[0])
             where += f", {one.operands[0]} has the lanes {_lanes(mask)}"
         elif "ALL" in one.modifiers or not one.operands:
             mask = there
@@ -476,6 +522,15 @@ class _Standing:
                 return WarpWait(self.one, False, where, None, None)
             case _:
                 return Running(self.one, False, where)
+
+
+def _answered(known: _Answers, cta: Cta, warp: Warp, lane: int) -> Wait | None:
+    """What a lane waits for, if another one was alike in all that this depends on."""
+    for names, by_values in known.items():
+        wait = by_values.get(tuple([held(cta, warp, lane, name) for name in names]))
+        if wait is not None:
+            return wait
+    return None
 
 
 def _same(one: Wait, other: Wait) -> bool:

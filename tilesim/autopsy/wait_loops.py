@@ -15,6 +15,8 @@ from tilesim.records import dataclass
 
 #: instructions of a loop that is taken for one that only waits, at most
 MOST = 96
+#: steps from a condition back to what it depends on, at most
+_MOST_STEPS = 4096
 
 #: what others see, or what a loop that only waits has no use for
 _WORK = frozenset({
@@ -105,6 +107,7 @@ class _Loop:
     def __init__(self, function: Function, body: frozenset[int]) -> None:
         self.function = function
         self.body = body
+        self._steps = 0
 
     def waits(self) -> WaitLoop | None:
         code = [self.function.code[place] for place in sorted(self.body)]
@@ -151,7 +154,8 @@ class _Loop:
         """Whether registers depend on what is asked, and else on nothing that the loop changes."""
         for register in registers:
             for one in self._sources(at, register):
-                if any(clock in operand for operand in one.operands for clock in _CLOCKS):
+                self._steps += 1
+                if self._steps > _MOST_STEPS or _is_clock(one):
                     return False
                 if one.pc in above:
                     around = above[above.index(one.pc) :]
@@ -177,6 +181,10 @@ class _Loop:
                     continue
             left += self.function.predecessors[place]
         return sorted(found, key=lambda i: i.pc)
+
+
+def _is_clock(one: Instruction) -> bool:
+    return any(clock in operand for operand in one.operands for clock in _CLOCKS)
 
 
 def _works(one: Instruction) -> bool:
