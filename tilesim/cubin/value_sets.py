@@ -7,14 +7,16 @@ meets in a loop is taken to a fixpoint. Registers are those of one thread: what 
 holds is what the thread whose path is followed has put there.
 
 What is returned contains every value that the register can have, when nvdisasm's text means what
-`arithmetic` says, the caller's values are right, and the code is that of `Function`.
+`arithmetic` says, the caller's values are right, and the code is that of `Function`. One thing is
+taken for granted: a counter that begins below 2^30, and goes up by less than 2^16 at a time, does
+not come to 2^30.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from tilesim.cubin.arithmetic import (
     ANY,
@@ -31,14 +33,18 @@ from tilesim.cubin.arithmetic import (
     predicate,
     read,
     reads,
+    source,
 )
 from tilesim.cubin.operands import WORD, Register, mbarrier_operand, parse
-from tilesim.cubin.sass import WIDTH, Function
+from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.cubin.versions import Initial, Meeting, Version, Versions, Written
 from tilesim.records import dataclass
 
 #: values of a set at most
 MOST_VALUES = 64
+#: what a counter that goes up comes to at most, see above
+MOST_COUNTED = (1 << 30) - 1
+_MOST_STEP = (1 << 16) - 1
 #: combinations of values for which a term is computed
 _MOST_COMBINATIONS = 512
 #: versions in a chain of terms
@@ -66,8 +72,9 @@ _LIMITS: Mapping[str, int] = {
 #: beginnings of what does not change while a thread runs
 _FIXED = ("SR_TID", "SR_CTAID", "SR_LANEID", "SR_Cga", "c[")
 #: what a term reads beside registers: what the register held before, what a thread has of those in
-#: which the guard is true, a vote
-_OLD, _SOME, _VOTE = "(old)", "(some)", "(vote)"
+#: which the guard is true, what another thread has, a vote; at the beginning of a loop, turns of it
+_OLD, _SOME, _SHARED, _VOTE = "(old)", "(some)", "(shared)", "(vote)"
+_FIRST, _TURNS = "(first)", "(turns)"
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,15 @@ class _OfSome:
     guard: _Asked
 
 
-_Node = Version | _Given | _Asked | _Vote | _OfSome
+@dataclass(frozen=True)
+class _Turns:
+    """How many times a loop that begins at ``pc`` has begun again; ``next``: and once more."""
+
+    pc: int
+    next: bool = False
+
+
+_Node = Version | _Given | _Asked | _Vote | _OfSome | _Turns
 
 
 @dataclass(frozen=True)
@@ -140,7 +155,9 @@ class ValueSets:
         self._plans: dict[_Node, _Plan] = {}
         self._solved: dict[_Node, Values] = {}
         self._current: dict[_Node, Values] = {}
-        self._meets: dict[Meeting, list[tuple[_Node, list[_Condition]]]] = {}
+        #: predicates that hold, or do not, where a question is answered
+        self._assumed: dict[_Node, bool] = {}
+        self._meets: dict[_Node, list[tuple[_Node, list[_Condition]]]] = {}
 
     # ------------------------------------------------------------------ questions
 
@@ -169,8 +186,13 @@ class ValueSets:
             conditions = [_Condition(self._add(_Asked(guard, pc)), True), *conditions]
         if not self._solve([asked, *(one.node for one in conditions)]):
             return None
+        self._assumed = {self._copied(one.node): one.holds for one in conditions}
         found = self._under(asked, conditions)
-        return found if isinstance(found, frozenset) else None
+        self._assumed = {}
+        narrowed = self._narrowed(asked, conditions, {})
+        if isinstance(found, frozenset) and isinstance(narrowed, frozenset):
+            return found & narrowed
+        return next((one for one in (found, narrowed) if isinstance(one, frozenset)), None)
 
     # ------------------------------------------------------------------ nodes
 
@@ -217,29 +239,54 @@ class ValueSets:
             return None, {}, frozenset({0, 1})
         if isinstance(node, _OfSome):
             return None, {}, ANY
+        if isinstance(node, _Turns):
+            turns = {_TURNS: _Turns(node.pc)}
+            return (
+                (_sum(read(_TURNS), constant(1)), {**turns}, ANY) if node.next else (None, {}, ANY)
+            )
         opaque: Values = frozenset({0, 1}) if "P" in node.register else ANY
-        if not isinstance(node, Written):
+        if isinstance(node, Meeting):
+            counter = self._counter(node)
+            if counter is None:
+                return None, {}, opaque
+            first, step = counter
+            turns_of = Term("mul", (read(_TURNS), constant(step)))
+            return _sum(read(_FIRST), turns_of), {_FIRST: first, _TURNS: _Turns(node.pc)}, ANY
+        if isinstance(node, Initial):
             return None, {}, opaque
         pc, one = node.pc, self.function.code[node.pc]
-        if one.base in ("VOTE", "VOTEU") and one.operands[0] == node.register and not one.guard:
-            return *self._vote(one.modifiers, one.operands[1], pc), opaque
-        result = None if one.base == "CALL" else computed(one, node.register)
-        if result is None:
+        made = self._result(one, node)
+        if made is None:
             return None, {}, opaque
+        result, sources = made
         if not one.guard:
-            return result, {name: self._source(name, pc) for name in reads(result)}, opaque
+            return result, sources, opaque
         guard = predicate(one.guard)
-        assert guard is not None
         old = self._versions.version(node.register, pc)
+        assert guard is not None
         assert old is not None
         if node.register.startswith("UR") and "UP" not in one.guard:
             # one register for all threads: it is written if the guard is true in any of them
             any_thread, sources = self._vote(("ANY",), one.guard, pc)
             sources |= {_SOME: _OfSome(_Asked(result, pc), _Asked(guard, pc)), _OLD: old}
             return Term("select", (any_thread, read(_SOME), read(_OLD))), sources, opaque
-        result = Term("select", (guard, result, read(_OLD)))
-        sources = {name: self._source(name, pc) for name in reads(result) if name != _OLD}
-        return result, {**sources, _OLD: old}, opaque
+        sources |= {name: self._source(name, pc) for name in reads(guard)} | {_OLD: old}
+        return Term("select", (guard, result, read(_OLD))), sources, opaque
+
+    def _result(self, one: Instruction, node: Written) -> tuple[Term, dict[str, _Node]] | None:
+        """What an instruction writes into a register, without its guard; None: not known."""
+        if one.base in ("VOTE", "VOTEU") and one.operands[0] == node.register:
+            return self._vote(one.modifiers, one.operands[1], node.pc)
+        if one.base == "SHFL" and one.operands[1] == node.register:
+            shared = source(one.operands[2])
+            if shared is None:
+                return None
+            asked = _Asked(shared, node.pc)
+            return read(_SHARED), {_SHARED: _OfSome(asked, _Asked(constant(1), node.pc))}
+        result = None if one.base == "CALL" else computed(one, node.register)
+        if result is None:
+            return None
+        return result, {name: self._source(name, node.pc) for name in reads(result)}
 
     def _vote(self, how: Collection[str], text: str, pc: int) -> tuple[Term, dict[str, _Node]]:
         """Whether a predicate is true in all threads of the warp, or in any."""
@@ -249,11 +296,71 @@ class ValueSets:
         of, sign = self._source(one.name, pc), one.sign
         if "ALL" in how:
             return read(_VOTE), {_VOTE: _Vote(of, sign, self._versions.start(pc))}
-        elected = isinstance(of, Written) and self.function.code[of.pc].opcode == "ELECT"
-        if elected and not sign and isinstance(of, Written) and not self.function.code[of.pc].guard:
+        if isinstance(of, Written) and not sign and self._elects(of):
             return constant(1), {}
         other = _Vote(of, "" if sign else "!", self._versions.start(pc))
         return Term("lut", (read(_VOTE), constant(1), constant(0)), 0x3C), {_VOTE: other}
+
+    def _elects(self, node: Written) -> bool:
+        """Whether a predicate is that of ``ELECT``, which is true in one of the threads: its guard
+        must be true in any of them. ptxas guards that of a loop over threads by those that are
+        left: a predicate that is true at first, and by which the loop goes on."""
+        one = self.function.code[node.pc]
+        if one.opcode != "ELECT" or not one.guard:
+            return one.opcode == "ELECT"
+        left = self._versions.version(one.guard, node.pc)
+        if not isinstance(left, Meeting):
+            return False
+        for pc, version in self._versions.met(left):
+            branch = self.function.code.get(pc)
+            goes_on = (
+                branch is not None
+                and branch.opcode == "BRA.U.ANY"
+                and branch.guard == one.guard
+                and branch.target == left.pc
+            )
+            if not goes_on and not self._is_true(version):
+                return False
+        return True
+
+    def _is_true(self, node: Version) -> bool:
+        """Whether an instruction makes a predicate true."""
+        if not isinstance(node, Written) or self.function.code[node.pc].guard:
+            return False
+        term = computed(self.function.code[node.pc], node.register)
+        return term is not None and not reads(term) and number(term, {}) == 1
+
+    def _counter(self, node: Meeting) -> tuple[Version, int] | None:
+        """What a register held before a loop that adds the same number to it in each turn, and that
+        number; None of others."""
+        met = self._versions.met(node)
+        again = [one for one in met if self._versions.dominates(node.pc, one[0])]
+        before = [version for one in met if one not in again for version in one[1:]]
+        if "P" in node.register or len(before) != 1 or not again:
+            return None
+        steps = {self._step(version, node) for _, version in again}
+        step = steps.pop()
+        return None if steps or not step else (before[0], step)
+
+    def _step(self, version: Version, to: Meeting) -> int | None:
+        """The number that is added to one version to make another; None if it is not so made."""
+        total = 0
+        for _ in range(_MOST_DEEP):
+            if version == to:
+                return total & WORD
+            if not isinstance(version, Written) or self.function.code[version.pc].guard:
+                return None
+            one = self.function.code[version.pc]
+            term = None if one.base == "CALL" else computed(one, version.register)
+            if term is not None and term.op == "add" and term.of[-1].op == "constant":
+                total += term.of[-1].number
+                term = term.of[0] if len(term.of) == 2 else None
+            if term is None or term.op != "read" or term.name.startswith(("SR_", "c[")):
+                return None
+            found = self._versions.version(term.name, version.pc)
+            assert found is not None
+            version = found
+        return None
 
     def _conditions_at(self, pc: int) -> list[_Condition]:
         """What branches say on the only path to a place, the nearest first."""
@@ -271,24 +378,33 @@ class ValueSets:
         """What the last instruction of a block says when its path goes on at ``to``."""
         one = self.function.code[branch]
         following = branch + WIDTH
-        if not one.guard or (one.base == "BRA" and len(one.operands) > 1):
+        guards = [predicate(text) for text in (one.guard, *one.operands[:-1]) if text]
+        if one.base == "EXIT":
+            guards = [predicate(text) for text in (one.guard, *one.operands) if text]
+        terms = [guard for guard in guards if guard is not None]
+        if not terms or len(terms) != len(guards) or {*one.modifiers} & {"ANY", "DIV", "CONV"}:
             return []
-        guard = predicate(one.guard)
-        assert guard is not None
-        if (
-            one.base == "BRA"
-            and one.target not in (None, following)
-            and not ({*one.modifiers} & {"ANY", "DIV", "CONV"})
-        ):
-            return [_Condition(self._add(_Asked(guard, branch)), to == one.target)]
-        if one.base == "EXIT" and to == following and not one.operands:
-            return [_Condition(self._add(_Asked(guard, branch)), False)]
-        return []
+        taken = terms[0]
+        for other in terms[1:]:
+            taken = Term("lut", (taken, other, constant(0)), 0xC0)
+        node = _Asked(taken, branch)
+        if one.base == "BRA" and one.target not in (None, following):
+            return [_Condition(self._add(node), to == one.target)]
+        return [_Condition(self._add(node), False)] if one.base == "EXIT" else []
 
-    def _met(self, node: Meeting) -> list[tuple[_Node, list[_Condition]]]:
+    def _met(self, node: Meeting | _Turns) -> list[tuple[_Node, list[_Condition]]]:
         """What meets, each with what branches say on its path and bears on it."""
         found: list[tuple[_Node, list[_Condition]]] = []
-        for pc, version in self._versions.met(node):
+        versions: list[tuple[int, _Node]]
+        if isinstance(node, Meeting):
+            versions = [*self._versions.met(node)]
+        else:
+            zero = _Given(_TURNS, frozenset({0}), node.pc)
+            versions = [
+                (pc, _Turns(node.pc, True) if self._versions.dominates(node.pc, pc) else zero)
+                for pc in self._versions.before(node.pc)
+            ]
+        for pc, version in versions:
             self._add(version)
             if pc < 0:
                 found.append((version, []))
@@ -321,6 +437,10 @@ class ValueSets:
                 todo += plan.sources.values()
         return frozenset(found)
 
+    def _meets_at(self, node: _Node) -> TypeGuard[Meeting | _Turns]:
+        """Whether a node is where paths meet, and no counter."""
+        return self._plans[node].term is None and isinstance(node, Meeting | _Turns)
+
     # ------------------------------------------------------------------ fixpoint
 
     def _solve(self, roots: Iterable[_Node]) -> bool:
@@ -331,7 +451,7 @@ class ValueSets:
             node = todo.pop()
             if node in needs or node in self._solved:
                 continue
-            if isinstance(node, Meeting):
+            if self._meets_at(node):
                 met = self._meets.get(node)
                 if met is None:
                     met = self._meets[node] = self._met(node)
@@ -353,55 +473,74 @@ class ValueSets:
         """The values of nodes that need each other, of which all others are known."""
         for node in group:
             self._current[node] = frozenset()
-        counts_up = self._counts_up(group)
+        counters = self._counters(group)
         for _ in range(_MOST_ROUNDS):
             changed = False
             for node in group:
                 old = self._current[node]
                 new = _join(old, self._transfer(node))
-                if isinstance(node, Meeting) and isinstance(new, Bits):
+                if self._meets_at(node) and isinstance(new, Bits):
                     new = _low_bits(new)
-                if counts_up and isinstance(new, Bits):
-                    new = Bits(new.zeros | 1 << 31, new.ones & ~(1 << 31))
+                if isinstance(new, Bits) and node in counters:
+                    new = Bits(new.zeros | ~MOST_COUNTED & WORD, new.ones & MOST_COUNTED)
                 changed |= new != old
                 self._current[node] = new
             if not changed:
                 break
         else:
             for node in group:
-                self._current[node] = BOOLEAN if _is_predicate(node) else ANY
+                self._current[node] = _as_set(BOOLEAN) if _is_predicate(node) else ANY
         for node in group:
             self._solved[node] = self._current.pop(node)
 
-    def _counts_up(self, group: list[_Node]) -> bool:
-        """Whether nodes that need each other are a counter that begins at numbers below 2^31 and
-        goes up by less than 2^16: it is taken not to come to 2^31, as no int does."""
-        if len(group) < 2:
-            return False
-        inside = set(group)
-        for node in group:
-            if isinstance(node, Meeting):
-                sources = [one for one, _ in self._meets[node]]
+    def _counters(self, group: list[_Node]) -> frozenset[_Node]:
+        """The nodes of those that need each other that are counters, which begin at small numbers
+        and go up by small ones; all that are no predicates, or none."""
+        turns = frozenset(node for node in group if isinstance(node, _Turns))
+        inside = {node for node in group if not _is_predicate(node) and node not in turns}
+        for node in inside:
+            plan = self._plans[node]
+            if self._meets_at(node):
+                starts = [one for one, _ in self._meets[node] if one not in inside]
+            elif plan.term is None or self._rising(plan.term, plan, inside) is None:
+                return turns
             else:
-                plan = self._plans[node]
-                if plan.term is None or not _goes_up(plan.term):
-                    return False
-                sources = list(plan.sources.values())
-            for source in sources:
-                if source in inside or _is_predicate(source):
-                    continue
-                values = self._values(source)
-                known = values if isinstance(values, Bits) else _bits_of(values)
-                if not known.zeros >> 31:
-                    return False
-        return True
+                starts = [one for name, one in plan.sources.items() if name == _FIRST]
+            if not all(one in inside or self._bits(one).most <= MOST_COUNTED for one in starts):
+                return turns
+        return turns | inside
+
+    def _rising(self, term: Term, plan: _Plan, inside: Collection[_Node]) -> int | None:
+        """How many of the nodes inside a term adds small numbers to; None if it does not do so."""
+        if term.op == "constant":
+            return 0 if term.number <= _MOST_STEP else None
+        if term.op == "read":
+            source = plan.sources[term.name]
+            if source in inside:
+                return 1
+            known = isinstance(source, _Turns) or term.name == _FIRST
+            return 0 if known or self._bits(source).most <= _MOST_STEP else None
+        parts = term.of[1:] if term.op == "select" else term.of
+        counts = [self._rising(part, plan, inside) for part in parts]
+        found = [count for count in counts if count is not None]
+        if len(found) < len(counts) or term.op not in ("add", "mul", "select"):
+            return None
+        if term.op == "select":
+            return max(found)
+        total = sum(found)
+        if term.op == "mul":  # of turns of a loop, or small
+            of_turns = any(part.op == "read" and part.name == _TURNS for part in parts)
+            of_sources = {name: self._bits(one) for name, one in plan.sources.items()}
+            small = of_turns or bits(term, of_sources).most <= _MOST_STEP
+            return 0 if small and not total else None
+        return total if total <= 1 else None
 
     def _values(self, node: _Node) -> Values:
         found = self._current.get(node)
         return self._solved[node] if found is None else found
 
     def _transfer(self, node: _Node) -> Values:
-        if isinstance(node, Meeting):
+        if self._meets_at(node):
             found: Values = frozenset()
             for one, conditions in self._meets[node]:
                 found = _join(found, self._under(one, conditions))
@@ -419,18 +558,100 @@ class ValueSets:
             if found is not None:
                 return found
         plan = self._plans[node]
-        if plan.term is None or node in self._solved:
-            return self._values(node)
+        if plan.term is None or (node in self._solved and not conditions):
+            return self._limited(node, self._values(node), conditions)
         sources = {name: self._values(source) for name, source in plan.sources.items()}
         if any(not one for one in sources.values() if isinstance(one, frozenset)):
             return frozenset()
-        few = self._remainder(plan) or self._by_low_bits(node)
+        few = self._by_remainders(node)
+        if few is None:
+            few = self._by_low_bits(node)
+        if few is None:
+            few = self._by_arms(plan)
         if few is not None:
             return few
-        known = {
-            name: one if isinstance(one, Bits) else _bits_of(one) for name, one in sources.items()
-        }
-        return _as_set(bits(plan.term, known))
+        return self._narrowed(node, conditions, {})
+
+    def _narrowed(
+        self, node: _Node, conditions: list[_Condition], done: dict[_Node, Values]
+    ) -> Values:
+        """The values of a node where conditions hold, from those of what it reads there, each for
+        itself."""
+        found = done.get(node)
+        if found is None:
+            plan = self._plans[node]
+            if plan.term is None or (node in self._solved and not conditions):
+                found = self._values(node)
+            else:
+                sources = plan.sources.items()
+                known = {n: self._narrowed(one, conditions, done) for n, one in sources}
+                found = _of_term(plan.term, known)
+            found = done[node] = self._limited(node, found, conditions)
+        return found
+
+    def _by_arms(self, plan: _Plan) -> Values | None:
+        """The values of a term that chooses one of two registers by a predicate."""
+        term = plan.term
+        if (
+            term is None
+            or term.op != "select"
+            or any(part.op == "constant" for part in term.of[:1])
+        ):
+            return None
+        found: Values = frozenset()
+        predicate_of, sign = _plain(term.of[0])
+        if predicate_of is None:
+            return None
+        for arm, holds in ((term.of[1], True), (term.of[2], False)):
+            if arm.op == "constant":
+                found = _join(found, frozenset({arm.number}))
+                continue
+            if arm.op != "read":
+                return None
+            condition = _Condition(plan.sources[predicate_of], holds != sign)
+            source = plan.sources[arm.name]
+            found = _join(found, self._limited(source, self._values(source), [condition]))
+        return found
+
+    def _limited(self, node: _Node, values: Values, conditions: list[_Condition]) -> Values:
+        """Values of a node of which conditions compare it with a number."""
+        whole = self._copied(node)
+        for one in conditions:
+            if isinstance(values, frozenset):
+                break
+            plan, holds = self._plans[self._copied(one.node)], one.holds
+            term = plan.term
+            while term is not None and term.op == "lut" and len(term.of) == 3:
+                inner = term.of[0]
+                if term.number == 0xC0 and term.of[1:] == (constant(1), constant(0)):
+                    term = inner
+                elif term.number == 0x3C and term.of[1:] == (constant(1), constant(0)):
+                    term, holds = inner, not holds
+                else:
+                    break
+                if term.op == "read":
+                    plan = self._plans[self._copied(plan.sources[term.name])]
+                    term = plan.term
+            if term is None or not term.op.startswith("compare") or term.of[0].op != "read":
+                continue
+            limit = self._only(term.of[1], plan)
+            if limit is None or self._copied(plan.sources[term.of[0].name]) != whole:
+                continue
+            signed = term.op == "compare_signed"
+            if signed and (limit >> 31 or self._bits(whole).most >> 31):
+                continue
+            how = term.name if holds else _OPPOSITE[term.name]
+            most = {"LT": limit - 1, "LE": limit, "EQ": limit}.get(how)
+            if most is None:
+                continue
+            if most < 0:
+                return frozenset()
+            low = values.zeros, values.ones
+            small = below(most + 1)
+            values = _as_set(Bits(low[0] | small.zeros, low[1]))
+            if isinstance(values, frozenset):
+                values = frozenset(value for value in values if value <= most)
+        return values
 
     def _combined(self, node: _Node, conditions: list[_Condition]) -> Values | None:
         """The values of a node, computed for each combination of those that it depends on where the
@@ -457,7 +678,7 @@ class ValueSets:
             at: dict[_Node, int | None] = dict(zip(leaves, chosen, strict=True))
             for one, plan in steps:
                 assert plan.term is not None
-                at[one] = number(plan.term, {n: at[source] for n, source in plan.sources.items()})
+                at[one] = number(plan.term, {n: at[s] for n, s in plan.sources.items()})
             if all(at[one.node] in (None, one.holds) for one in conditions):
                 value = at[node]
                 if value is None:
@@ -505,48 +726,127 @@ class ValueSets:
 
     # ------------------------------------------------------------------ remainders
 
-    def _remainder(self, plan: _Plan) -> frozenset[int] | None:
-        """The values of ``x - c * (x / c)``, as compilers divide by a number that they know."""
-        term = plan.term
-        if term is None or term.op != "add" or len(term.of) != 2:
+    def _by_remainders(self, node: _Node) -> Values | None:
+        """The values of a sum in which what has many values is ``x - c * (x / c)``, or a multiple
+        of it: as compilers take remainders of a division by a number that they know."""
+        form = self._sum_of(node)
+        if node in form.times:
             return None
-        for multiple, rest in (term.of, term.of[::-1]):
-            if multiple.op != "mul" or rest.op != "read":
+        parts: list[tuple[int, int]] = []  # times, below
+        for one in [*form.times]:
+            times = form.times.get(one, 0)
+            if not times or isinstance(self._values(one), frozenset):
                 continue
-            for quotient, factor in (multiple.of, multiple.of[::-1]):
-                by = self._only(factor, plan)
-                if quotient.op != "read" or by is None:
-                    continue
-                divisor = -by & WORD
-                whole = self._copied(plan.sources[rest.name])
-                of = self._copied(plan.sources[quotient.name])
-                if 2 <= divisor <= MOST_VALUES and self._is_quotient(of, whole, divisor):
-                    return frozenset(range(divisor))
+            quotient = self._quotient(one)
+            if quotient is None:
+                continue
+            whole, divisor = quotient
+            multiple = -_signed_number(times)
+            if multiple % divisor or not 2 <= divisor <= MOST_VALUES:
+                continue
+            multiple //= divisor
+            rest = form.plus(self._sum_of(whole), -multiple).without(one)
+            if self._many(rest) < self._many(form.without(one)):
+                form = rest
+                parts.append((multiple, divisor))
+        few: list[list[int]] = [[multiple * n for n in range(by)] for multiple, by in parts]
+        combinations = 1
+        for one, times in form.times.items():
+            values = self._values(one)
+            if not isinstance(values, frozenset):
+                return None
+            few.append([times * value for value in values])
+        for each in few:
+            combinations *= len(each)
+        if combinations > _MOST_COMBINATIONS:
+            return None
+        found = {form.number + sum(chosen) & WORD for chosen in product(*few)}
+        return frozenset(found) if len(found) <= MOST_VALUES else _bits_of(found)
+
+    def _many(self, form: _Form) -> int:
+        """How many parts of a sum have many values."""
+        return sum(not isinstance(self._values(one), frozenset) for one in form.times)
+
+    def _sum_of(self, node: _Node) -> _Form:
+        """A node as a sum of multiples of nodes, and a number."""
+        node = self._copied(node)
+        plan = self._plans[node]
+        values = self._solved.get(node)
+        if isinstance(values, frozenset):
+            if len(values) == 1:
+                return _Form({}, min(values))
+            return _Form({node: 1}, 0)
+        if plan.term is None or not plan.depth:
+            return _Form({node: 1}, 0)
+        term = self._term(node)
+        return (term and self._form(term, plan)) or _Form({node: 1}, 0)
+
+    def _form(self, term: Term, plan: _Plan) -> _Form | None:
+        """A term as such a sum; None if it is none."""
+        if term.op == "constant":
+            return _Form({}, term.number)
+        if term.op == "read":
+            return self._sum_of(plan.sources[term.name])
+        if term.op == "select":
+            name, opposite = _plain(term.of[0])
+            yes, no = (self._form(part, plan) for part in term.of[1:])
+            if name is None or yes is None or no is None:
+                return None
+            yes, no = (no, yes) if opposite else (yes, no)
+            more = yes.plus(no, -1)  # where the predicate is true
+            chosen = _Form({plan.sources[name]: more.number}, 0)
+            return None if more.times else no.plus(chosen, 1)
+        if term.op not in ("add", "mul", "shl", "not"):
+            return None
+        of = [self._form(part, plan) for part in term.of]
+        forms = [one for one in of if one is not None]
+        if len(forms) != len(of):
+            return None
+        if term.op == "add":
+            total = forms[0]
+            for other in forms[1:]:
+                total = total.plus(other, 1)
+            return total
+        if term.op == "not":
+            return _Form({}, WORD).plus(forms[0], -1)
+        if term.op == "shl":
+            by = forms[1].number
+            return None if forms[1].times or by > 31 else _Form({}, 0).plus(forms[0], 1 << by)
+        for one, other in (forms, forms[::-1]):
+            if not other.times:
+                return _Form({}, 0).plus(one, other.number)
         return None
 
-    def _is_quotient(self, node: _Node, whole: _Node, divisor: int) -> bool:
-        """Whether a node is ``whole / divisor``, rounded down, for each ``whole`` of 32 bits: the
-        high half of a product with 2^(32+n) / divisor, rounded up, shifted right by n (Granlund,
-        Montgomery: Division by Invariant Integers using Multiplication, theorem 4.2)."""
-        plan, shift = self._plans[node], 0
-        term = plan.term
-        if term is not None and term.op == "shr" and term.of[0].op == "read":
+    def _quotient(self, node: _Node) -> tuple[_Node, int] | None:
+        """What a node is the quotient of, rounded down, and the divisor, for each dividend of 32
+        bits: the high half of a product with 2^(32+n) / divisor, rounded up, shifted right by n
+        (Granlund, Montgomery: Division by Invariant Integers using Multiplication, theorem 4.2).
+        """
+        node, shift = self._copied(node), 0
+        plan, term = self._plans[node], self._term(node)
+        if term is not None and term.op in ("shr", "sar") and term.of[0].op == "read":
             if term.of[1].op != "constant":
-                return False
+                return None
             shift = term.of[1].number
-            plan = self._plans[self._copied(plan.sources[term.of[0].name])]
-            term = plan.term
+            node = self._copied(plan.sources[term.of[0].name])
+            plan, term = self._plans[node], self._term(node)
         zero = constant(0)
-        if term is None or term.op != "high" or term.of[2:] != (zero, zero):
-            return False
+        if term is None or not term.op.startswith("high") or term.of[2:] != (zero, zero):
+            return None
         for one, factor in (term.of[:2], term.of[1::-1]):
             by = self._only(factor, plan)
-            if one.op == "read" and by is not None:
-                power = 1 << 32 + shift
-                right = power <= by * divisor <= power + (1 << shift)
-                if right and self._copied(plan.sources[one.name]) == whole:
-                    return True
-        return False
+            if one.op != "read" or not by:
+                continue
+            whole = plan.sources[one.name]
+            signed = term.op == "high_signed"
+            if signed and (by >> 31 or self._bits(whole).most >> 31):
+                continue
+            power = 1 << 32 + shift
+            divisor = -(-power // by)
+            # of 31 bits the product may be off by twice as much
+            if power <= by * divisor <= power + (1 << shift + signed):
+                return whole, divisor
+        return None
 
     def _only(self, term: Term, plan: _Plan) -> int | None:
         """The value of a number, or of a register that has one alone."""
@@ -561,7 +861,7 @@ class ValueSets:
         """What a node is a copy of, but for what is added and is known to be 0."""
         while True:
             plan = self._plans[node]
-            term = plan.term
+            term = self._term(node)
             if term is not None and term.op == "add":
                 known = {name: self._bits(source) for name, source in plan.sources.items()}
                 parts = [part for part in term.of if bits(part, known) != exactly(0)]
@@ -570,8 +870,24 @@ class ValueSets:
                 return node
             node = plan.sources[term.name]
 
+    def _term(self, node: _Node) -> Term | None:
+        """The term of a node; of one that a predicate chooses, that which is chosen if the
+        predicate is assumed."""
+        plan = self._plans[node]
+        term = plan.term
+        if term is not None and term.op == "select" and self._assumed:
+            name, opposite = _plain(term.of[0])
+            holds = None if name is None else self._assumed.get(self._copied(plan.sources[name]))
+            if holds is not None:
+                return term.of[1 if holds != opposite else 2]
+        return term
+
     def _bits(self, node: _Node) -> Bits:
         values = self._values(node)
+        if isinstance(values, Bits) and self._assumed:
+            plan, term = self._plans[node], self._term(node)
+            if term is not None and term != plan.term:
+                return bits(term, {name: self._bits(plan.sources[name]) for name in reads(term)})
         return values if isinstance(values, Bits) else _bits_of(values)
 
     # ------------------------------------------------------------------ low bits
@@ -579,6 +895,11 @@ class ValueSets:
     def _by_low_bits(self, node: _Node) -> Values | None:
         """The values of a term that depends on one node with many values, and on its low bits
         alone: ``x - (x + 3 & ~3)``. All others that it depends on must have few values."""
+        found = self._by_low_bits_of(node, counters=True)
+        return self._by_low_bits_of(node, counters=False) if found is None else found
+
+    def _by_low_bits_of(self, node: _Node, *, counters: bool) -> Values | None:
+        """As `_by_low_bits`, of a counter or of how many turns it has taken."""
         steps: list[_Node] = []
         few: dict[_Node, frozenset[int]] = {}
         many: set[_Node] = set()
@@ -595,7 +916,9 @@ class ValueSets:
             plan = self._plans[one]
             if one != node and isinstance(values, frozenset):
                 few[one] = values
-            elif plan.term is None or (plan.depth == 0 and one != node):
+            elif plan.term is None or (
+                one != node and (not plan.depth or (counters and isinstance(one, Meeting)))
+            ):
                 many.add(one)
             else:
                 todo.append((one, True))
@@ -616,33 +939,36 @@ class ValueSets:
             if bottom & known.zeros or ~bottom & known.ones & (1 << low) - 1:
                 continue
             for chosen in product(*(sorted(few[name]) for name in names)):
-                at: dict[_Node, _Linear] = {n: (0, v) for n, v in zip(names, chosen, strict=True)}
-                at[whole] = (1, bottom)
+                at: dict[_Node, _Linear] = {
+                    n: (0, v, 32) for n, v in zip(names, chosen, strict=True)
+                }
+                at[whole] = (1, bottom, 32)
                 for step in steps:
                     plan = self._plans[step]
                     assert plan.term is not None
-                    inside = {n: at[source] for n, source in plan.sources.items()}
+                    inside = {n: at[s] for n, s in plan.sources.items()}
                     value = _linear(plan.term, inside, low)
                     if value is None:
                         return None
                     at[step] = value
-                times, value_at = at[node]
-                if times:
+                times, value_at, width = at[node]
+                if times or width < 32:
                     return None
                 found.add(value_at)
         return frozenset(found) if len(found) <= MOST_VALUES else _bits_of(found)
 
 
+_OPPOSITE = {"LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE", "EQ": "NE", "NE": "EQ"}
 #: by its term, all of what it depends on with few values, or not all; by its own few values; not
 _Kind = Literal["inner", "partly", "leaf", "many"]
-#: ``times * h + number`` modulo 2^32, where h is not known, but a multiple of a power of 2
-_Linear = tuple[int, int]
+#: ``times * h + number`` where h is not known, but a multiple of a power of 2; in so many low bits
+_Linear = tuple[int, int, int]
 
 
 def _linear(term: Term, known: Mapping[str, _Linear], low: int) -> _Linear | None:
     """A term, when h is a multiple of 2^low; None if it has no such form."""
     if term.op == "constant":
-        return 0, term.number
+        return 0, term.number, 32
     if term.op == "read":
         return known[term.name]
     of: list[_Linear] = []
@@ -651,47 +977,96 @@ def _linear(term: Term, known: Mapping[str, _Linear], low: int) -> _Linear | Non
         if one is None:
             return None
         of.append(one)
-    if not any(times for times, _ in of):
-        parts = tuple(constant(value) for _, value in of)
+    if all(not times and width == 32 for times, _, width in of):
+        parts = tuple(constant(value) for _, value, _ in of)
         result = number(Term(term.op, parts, term.number, term.name), {})
-        return None if result is None else (0, result)
-    (times, value), *rest = of
+        return None if result is None else (0, result, 32)
+    width = min(width for _, _, width in of)
+    (times, value, _), *rest = of
     if term.op == "add":
-        return sum(t for t, _ in of) & WORD, sum(v for _, v in of) & WORD
+        return sum(t for t, _, _ in of) & WORD, sum(v for _, v, _ in of) & WORD, width
     if term.op == "not":
-        return -times & WORD, ~value & WORD
-    if term.op == "shl" and not rest[0][0] and rest[0][1] < 32:
-        return times << rest[0][1] & WORD, value << rest[0][1] & WORD
-    if term.op == "mul" and not (times and rest[0][0]):
-        (other_times, other), factor = (
-            (rest[0], value) if not times else ((times, value), rest[0][1])
-        )
-        return other_times * factor & WORD, other * factor & WORD
-    if term.op == "lut" and term.number == 0xC0:  # a and b
-        if times and rest[0][0]:
+        return -times & WORD, ~value & WORD, width
+    if term.op == "shl" and not rest[0][0] and rest[0][2] == 32 and rest[0][1] < 32:
+        by = rest[0][1]
+        return times << by & WORD, value << by & WORD, min(32, width + by)
+    if term.op == "mul":
+        factor, other = of if not times and of[0][2] == 32 else of[::-1]
+        if factor[0] or factor[2] < 32:
             return None
-        (times, value), mask = (rest[0], value) if not times else ((times, value), rest[0][1])
+        return other[0] * factor[1] & WORD, other[1] * factor[1] & WORD, other[2]
+    if term.op == "lut" and term.number == 0xC0 and of[2] == (0, 0, 32):  # a and b
+        numbers = [one for one in of[:2] if not one[0] and one[2] == 32]
+        others = [one for one in of[:2] if one[0] or one[2] < 32]
+        if len(numbers) != 1 or len(others) != 1:
+            return None
+        mask, (times, value, width) = numbers[0][1], others[0]
         # the bits of times * h that are 0 for certain
-        zero = (times & -times) * (1 << low) - 1
+        zero = ((times & -times) * (1 << low) - 1 if times else WORD) & ((1 << width) - 1)
         if not mask & ~zero:
-            return 0, value & mask
-        if not ~mask & WORD & ~zero:
-            return times, value & mask
+            return 0, value & mask, 32
+        width = min(width, mask.bit_length())
+        if not ~mask & (1 << width) - 1 & ~zero:
+            return times, value & mask, width
     return None
 
 
-def _goes_up(term: Term) -> bool:
-    """Whether a term is what it reads, or that and a small number."""
+def _of_term(term: Term, known: Mapping[str, Values]) -> Values:
+    """The values of a term, when what it reads has these, in any combination."""
+    few = {name: sorted(one) for name, one in known.items() if isinstance(one, frozenset)}
+    combinations = 1
+    for each in few.values():
+        combinations *= len(each)
+    if len(few) < len(known) or combinations > _MOST_COMBINATIONS:
+        of = {n: one if isinstance(one, Bits) else _bits_of(one) for n, one in known.items()}
+        return frozenset() if combinations == 0 else _as_set(bits(term, of))
+    found = {number(term, dict(zip(few, one, strict=True))) for one in product(*few.values())}
+    values = frozenset(one for one in found if one is not None)
+    return values if len(values) <= MOST_VALUES else _bits_of(values)
+
+
+def _plain(term: Term) -> tuple[str | None, bool]:
+    """The predicate that a term reads, and whether it is its opposite; None if it is neither."""
     if term.op == "read":
-        return True
-    if term.op == "select":
-        return all(_goes_up(part) for part in term.of[1:])
-    if term.op != "add" or len(term.of) != 2:
-        return False
-    return term.of[0].op == "read" and term.of[1].op == "constant" and term.of[1].number < 1 << 16
+        return term.name, False
+    if term.op == "lut" and term.number == 0x3C and term.of[1:] == (constant(1), constant(0)):
+        name, sign = _plain(term.of[0])
+        return name, not sign
+    return None, False
+
+
+def _signed_number(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The sum of multiples of nodes, and a number, modulo 2^32."""
+
+    times: Mapping[_Node, int]
+    number: int
+
+    def plus(self, other: _Form, factor: int) -> _Form:
+        """This, and another one so many times."""
+        times = dict(self.times)
+        for one, count in other.times.items():
+            times[one] = times.get(one, 0) + factor * count & WORD
+        kept = {one: count for one, count in times.items() if count}
+        return _Form(kept, self.number + factor * other.number & WORD)
+
+    def without(self, node: _Node) -> _Form:
+        """This without the multiples of a node."""
+        return _Form({one: n for one, n in self.times.items() if one != node}, self.number)
+
+
+def _sum(*parts: Term) -> Term:
+    return Term("add", parts)
 
 
 def _is_predicate(node: _Node) -> bool:
+    """Whether a node is a predicate, or asks for one."""
+    if isinstance(node, _Asked):
+        return True
     return isinstance(node, Written | Meeting | Initial) and "P" in node.register
 
 

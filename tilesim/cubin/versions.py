@@ -58,7 +58,8 @@ class Versions:
         starts = {0}
         for pc in reached:
             after = function.successors[pc]
-            if after != (pc + WIDTH,) or len(function.predecessors[pc + WIDTH]) > 1:
+            ends = function.code[pc].base == "EXIT"  # what goes on is known not to have ended
+            if ends or after != (pc + WIDTH,) or len(function.predecessors[pc + WIDTH]) > 1:
                 starts.update(after)
         found: dict[int, tuple[int, ...]] = {}
         for start in sorted(starts):
@@ -145,6 +146,15 @@ class Versions:
 
     def _from(self, pc: int) -> int:
         return _BEGINNING if pc == _BEGINNING else self._block_of[pc]
+
+    def dominates(self, block: int, pc: int) -> bool:
+        """Whether all paths to a place go through a block; not to -1."""
+        if pc == _BEGINNING:
+            return False
+        one = self._block_of[pc]
+        while one not in (block, _BEGINNING):
+            one = self._dominators[one]
+        return one == block
 
     @cached_property
     def _frontiers(self) -> dict[int, set[int]]:
