@@ -33,11 +33,8 @@ def test_each_waiting_warp_stands_behind_a_wait(ring: tuple[CoreDump, Image]) ->
         (before,) = (p for p in function.predecessors[pc] if p < pc)
         wait = function.code[before]
         found.add((warp.number, wait.opcode, wait.lines[-1].line, function.code[pc].opcode))
-    wait = "SYNCS.PHASECHK.TRANS64.TRYWAIT"
-    assert found == {
-        *((n, wait, 21, "BRA") for n in range(4)),
-        (4, wait, 19, "BRA"),
-    }
+    opcode = "SYNCS.PHASECHK.TRANS64.TRYWAIT"
+    assert found == {*((n, opcode, 21, "BRA") for n in range(4)), (4, opcode, 19, "BRA")}
 
 
 def test_nothing_lies_at_another_address(ring: tuple[CoreDump, Image]) -> None:

@@ -1,4 +1,4 @@
-"""Values that a register can have: kernels whose mbarriers are known functions of what they read."""
+"""Values that a register can have: kernels whose mbarriers are functions of what they read."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ KERNELS: dict[str, tuple[str, Iterable[int]]] = {
     ),
     "wrapped_by_half": (
         "int stage = 0, phase = 0;\n#pragma unroll 1\nfor (int i = 0; i < n; ++i) {"
-        " ARRIVE(stage + 8 * phase); stage = stage + 1 == 3 ? 0 : stage + 1; phase ^= stage == 0; }",
+        " ARRIVE(stage + 8 * phase); stage = stage == 2 ? 0 : stage + 1; phase ^= stage == 0; }",
         [0, 1, 2, 8, 9, 10],
     ),
-    "bounded": ("\n#pragma unroll 1\nfor (int i = 0; i < 9; ++i) { ARRIVE(i); p[i] = 0; }", range(9)),
+    "bounded": ("\n#pragma unroll 1\nfor (int i = 0; i < 9; ++i) { ARRIVE(i); p[i] = 0; }",
+                range(9)),
     "downwards": ("\n#pragma unroll 1\nfor (int i = 9; i > 2; --i) { ARRIVE(i); p[i] = 0; }",
                   range(3, 10)),
     "warp": ("ARRIVE(t / 32);", range(32)),
@@ -74,7 +75,8 @@ KERNELS: dict[str, tuple[str, Iterable[int]]] = {
     "elected": ("if (t == 0) ARRIVE(11);", [11]),
     "called": ("ARRIVE(chosen(p[0])); p[1] = chosen(p[2]);", [0, 1, 6]),
     "least": ("ARRIVE(min(q, 5u));", range(6)),
-    "remainder_of_parts": ("for (unsigned i = 0; i < q; ++i) ARRIVE(i / 3 % 2 * 3 + i % 3);", range(6)),
+    "remainder_of_parts": ("for (unsigned i = 0; i < q; ++i) ARRIVE(i / 3 % 2 * 3 + i % 3);",
+                           range(6)),
 }  # fmt: skip
 #: those of which more than what they arrive at is found, for certain (the function that is called
 #: is followed from each call to each)

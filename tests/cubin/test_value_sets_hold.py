@@ -6,8 +6,6 @@ from collections.abc import Collection
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from tests.gpu import needs
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image
