@@ -67,7 +67,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("crosscheck", "--family", "fermi"): "there is no family 'fermi'; the gallery has blackwell, ",
     ("crosscheck", "--kernel", "nonsense"): "there is no such row for a Hopper GPU",
     ("crosscheck", "more"): "got unexpected extra argument (more)",
-    ("autopsy",): "missing argument 'CORE' (see tilesim autopsy --help)",
+    ("autopsy",): "name a core dump, or a process with --pid P",
     ("autopsy", "text"): "text: this is no core dump of a GPU (no ELF file)",
     ("autopsy", "gone.nvcudmp"): "gone.nvcudmp: it cannot be read: No such file or directory",
     ("autopsy", "folder"): "File 'folder' is a directory",

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tilesim.autopsy.compare import Match
 from tilesim.autopsy.core_dump import Triple, exception_text
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
-from tilesim.autopsy.waits import Group, numbers
+from tilesim.autopsy.waits import (
+    ClusterBarrierWait,
+    Group,
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    Wait,
+    WarpWait,
+    numbers,
+)
 from tilesim.cubin.sass import Instruction, SourceLine
 from tilesim.findings.finding import Finding
 from tilesim.findings.sides import side_text
@@ -34,6 +43,15 @@ _PLURALS = {
     "is": "are", "its": "their",
 }  # fmt: skip
 _ALL_LANES = (1 << 32) - 1
+#: by kind of wait what releases it, and what may if it is not known what it names
+_RELEASES: Mapping[type[Wait], tuple[str, str]] = {
+    MbarrierWait: ("an arrival on it", "an arrival that may be on it"),
+    NamedBarrierWait: ("this barrier", "a barrier that may be this one"),
+    ClusterBarrierWait: ("this barrier", "a barrier that may be this one"),
+    Poll: ("a store to it", "a store that may be to it"),
+    WarpWait: ("the place where they meet", "a place where they may meet"),
+}
+_ANYTHING = ("what releases it", "what may release it")
 _MBARRIER = re.compile(r"\bmbarrier (0x[0-9a-f]+)\b(?! of the cluster's)")
 
 
@@ -327,16 +345,17 @@ def entry_notes(entry: Entry, launch: Launched) -> list[str]:
 
 
 def _supply(supply: Supply, entry: Entry, launch: Launched) -> str:
-    """``warp 4 could release it at ring.cu:9 < ring.cu:19; it waits for ...``; CTAs if they are
-    others than that of the entry."""
+    """``warp 4 has an arrival on it ahead, at ring.cu:9 < ring.cu:19; it waits for ...``; CTAs if
+    they are others than that of the entry."""
     ctas = {g.cta.number: g.cta for g in supply.groups}
     own = list(ctas.values()) == [entry.groups[0].cta]
     of = "" if own else f" of CTA{'' if len(ctas) == 1 else 's'} {ranges(sorted(ctas))}"
     places = dict.fromkeys(place(i) for i in supply.instructions)
-    could = "could release it at" if supply.certain else "may be able to release it at"
-    subject = "it" if sum(len(g.warps) for g in supply.groups) == 1 else "they"
+    has, subject = ("have", "they") if _several(supply.groups) else ("has", "it")
+    what = _RELEASES.get(type(entry.wait), _ANYTHING)[not supply.certain]
     also = f"; {subject} {_named(doing(supply.groups), launch)}"
-    return f"{groups_text(supply.groups)}{of} {could} {', '.join(places)}{also}"
+    where = ", ".join(places)
+    return f"{groups_text(supply.groups)}{of} {has} {what} ahead, at {where}{also}"
 
 
 def _named(text: str, launch: Launched) -> str:
@@ -370,9 +389,14 @@ def _warps(warps: Sequence[int], lanes: int) -> str:
 def doing(groups: Sequence[Group]) -> str:
     """What groups wait for, as a clause that goes with them."""
     text = str(groups[0].wait)
-    if sum(len(g.warps) for g in groups) == 1:
+    if not _several(groups):
         return text
     return " ".join(_PLURALS.get(word, word) for word in text.split(" "))
+
+
+def _several(groups: Sequence[Group]) -> bool:
+    """Whether a text speaks of more than one warp, each of its CTA."""
+    return len({w for g in groups for w in g.warps}) > 1
 
 
 def _place(group: Group, launch: Launched, shown: set[SourceLine], style: Style) -> Iterator[str]:
