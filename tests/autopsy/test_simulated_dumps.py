@@ -1,0 +1,91 @@
+"""Autopsies of simulated dumps: a sample of `tests.autopsy.simulated_dump`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.autopsy.hanging_kernels import KERNELS
+from tests.autopsy.simulated_dump import caused, scored
+from tests.autopsy.simulated_hang import Hang, Kernel, compiled
+from tests.gpu import needs
+from tilesim.autopsy.pipeline import autopsy
+
+pytestmark = needs.compiler
+
+#: of each kind of wait one, or two where they can be mixed up
+SAMPLE = (
+    "mbarrier, token",
+    "mbarrier, one lane waits",
+    "ring of 3, parity of the iteration",
+    "ring of 2, bytes",
+    "named barrier, register form",
+    "named and CTA barrier",
+    "cluster barrier, a CTA does not come",
+    "cluster, remote arrival missing",
+    "spin on a global flag",
+    "spin on a shared flag",
+)
+
+
+@cache
+def hung(name: str, seed: int = 0) -> Hang:
+    """A kernel that hangs, by its name."""
+    one = KERNELS[name]
+    return Hang(Kernel(name, compiled(one.source), "sm_90a", one.launch), seed)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_machines_hang_alike(name: str) -> None:
+    """Machine code and PTX, each in its own machine, end in the same state: the dump is sound."""
+    assert list(hung(name).differences()) == []
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_waits_are_right_without_ptx(name: str, tmp_path: Path) -> None:
+    hang = hung(name)
+    place = hang.dump().write(tmp_path / "hang.nvcudmp")
+    score = scored(hang, autopsy(place, check=False), agrees=True)
+    assert score.wrong == ()
+    assert score.stands == score.right == score.whole == len(hang.stands)
+
+
+@pytest.mark.parametrize("name", SAMPLE[2:5])
+def test_the_culprit_is_that_of_a_check_with_ptx(name: str, tmp_path: Path) -> None:
+    hang = hung(name)
+    found = caused(hang, autopsy(hang.dump().write(tmp_path / "hang.nvcudmp")))
+    assert (found.kind, found.culprit) == ("same", True), found.why
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_warps_may_stand_anywhere_in_their_wait(seed: int, tmp_path: Path) -> None:
+    """At any place of the loop, up to four instructions behind a barrier, as a newer driver writes
+    it, behind other cubins."""
+    hang = hung("named and CTA barrier" if seed % 2 else "ring of 2, bytes", seed)
+    other = compiled(KERNELS["setmaxnreg"].source)
+    dump = hang.dump(release=(590, 44), before=[other])
+    score = scored(hang, autopsy(dump.write(tmp_path / "h.nvcudmp"), check=False), agrees=True)
+    assert score.wrong == ()
+    assert score.right == score.stands
+
+
+def test_what_is_false_is_found(tmp_path: Path) -> None:
+    """The comparison sees a wrong parity, and a wrong barrier."""
+    hang, other = hung("ring of 3, parity of the iteration"), hung("ring of 2, bytes")
+    place = hang.dump().write(tmp_path / "hang.nvcudmp")
+    found = autopsy(place, check=False)
+    wrong = scored(other, found, agrees=False).wrong
+    assert any("it is mbarrier 0x1400 of CTA 0" in text for text in wrong)
+    assert any("but it is Mbarrier" in text for text in wrong)
+
+
+def test_a_check_that_runs_out_of_time_is_no_cause(tmp_path: Path) -> None:
+    """The simulator does not see that tries which are bounded are made for ever: no time is left
+    for other schedules."""
+    hang = hung("mbarrier, tries that are bounded")
+    place = hang.dump().write(tmp_path / "hang.nvcudmp")
+    (launch,) = autopsy(place, time_limit=0.2).launches
+    assert launch.diagnosis is not None
+    assert launch.diagnosis.match is None or launch.diagnosis.match.finding is None
