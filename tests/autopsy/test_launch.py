@@ -21,9 +21,11 @@ from tilesim.autopsy.launch import (
     with_contents,
     with_zeros,
 )
+from tilesim.cubin.image import KernelParameter
 from tilesim.ptx.launch import Contents, Field, Launch, Map, Pointer, Scalar, Struct
 from tilesim.ptx.parser import read
 from tilesim.ptx.tensormap import encode
+from tilesim.records import replace
 
 from .test_find_ptx import RING, kernel
 
@@ -84,7 +86,7 @@ def found(text: str) -> FoundPtx:
 
 
 def data() -> bytes:
-    made = encode(MAP, TENSOR, 2)
+    made = bytes(48) + encode(MAP, TENSOR, 2)
     made += pack("<QQfi", PART, 1 << 33, 2.5, -3)
     return made + pack("<QQQ", OTHER, 77, FAR) + pack("<Q", FAR + 4096)
 
@@ -99,8 +101,18 @@ def dumped(folder: Path, *, params: bytes | None, shared: int = 1024 + 8 + 8 + 5
     return CoreDump(dump.write(folder / "core"))
 
 
+def of_f(kernel: Loaded) -> Loaded:
+    """The kernel of `PTX`, as a cubin has it: the second one begins at a multiple of 64 in the
+    constant bank, in which the parameters begin at 0x210."""
+    sizes = ((0, 48, 128), (1, 176, 8), (2, 184, 8), (3, 192, 4), (4, 196, 4), (5, 200, 24),
+             (6, 224, 8))  # fmt: skip
+    parameters = tuple(KernelParameter(*one) for one in sizes)
+    return replace(kernel, info=replace(kernel.info, parameters=parameters))
+
+
 def rebuilt(dump: CoreDump, kernel: Loaded, text: str = PTX) -> Rebuilt:
-    made = rebuild(dump, dump.grids[0], kernel, found(text))
+    own = of_f(kernel) if text == PTX else kernel
+    made = rebuild(dump, dump.grids[0], own, found(text))
     assert isinstance(made, Rebuilt), made
     return made
 
@@ -165,12 +177,15 @@ def test_what_the_dump_does_not_say_has_a_name(kernel: Loaded, tmp_path: Path) -
 
 def test_without_its_parameters_there_is_no_launch(kernel: Loaded, tmp_path: Path) -> None:
     dump = dumped(tmp_path, params=None)
-    one = rebuild(dump, dump.grids[0], kernel, found(PTX))
+    one = rebuild(dump, dump.grids[0], of_f(kernel), found(PTX))
     assert isinstance(one, Missing)
     assert "parameters are not in the dump" in one.why
     dump = dumped(tmp_path, params=data()[:100])
-    one = rebuild(dump, dump.grids[0], kernel, found(PTX))
-    assert one == Missing("the parameters take 184 bytes, and the dump has 100 of them")
+    one = rebuild(dump, dump.grids[0], of_f(kernel), found(PTX))
+    # one more in the PTX than in the cubin
+    few = rebuild(dump, dump.grids[0], kernel, found(PTX))
+    assert few == Missing("the PTX has 7 parameters, and the cubin in the dump names 4")
+    assert one == Missing("the parameters take 232 bytes, and the dump has 100 of them")
 
 
 def test_buffers_that_steer_and_are_never_written_hold_what_they_held(

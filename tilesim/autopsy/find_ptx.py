@@ -244,22 +244,13 @@ def _code(image: Image, name: str) -> bytes | None:
 
 
 def _parameters_differ(info: KernelInfo, entry: Function) -> bool:
-    return [(p.offset, p.size) for p in info.parameters] != [*places(entry)]
+    return [p.size for p in info.parameters] != [p.size for p in entry.params]
 
 
 def _parameters_say(info: KernelInfo, entry: Function) -> str:
     own = ", ".join(str(p.size) for p in info.parameters) or "none"
     there = ", ".join(str(p.size) for p in entry.params) or "none"
     return f"its parameters have {there} bytes, those in the dump {own}"
-
-
-def places(entry: Function) -> Iterator[tuple[int, int]]:
-    """Of each parameter of a kernel its offset in the bytes of all, and its own."""
-    at = 0
-    for formal in entry.params:
-        at = -(-at // formal.alignment) * formal.alignment
-        yield at, formal.size
-        at += formal.size
 
 
 def _differences(kernel: Loaded, module: Module, entry: Function) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from math import prod
 
 from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
-from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, places, reserved
+from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, reserved
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Map, Parameter, Pointer, Struct
@@ -69,12 +69,17 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
             "the bytes of the kernel's parameters are not in the dump (skip_constbank_memory was "
             "set?): its launch is not known"
         )
+    if len(kernel.info.parameters) != len(entry.params):
+        return Missing(
+            f"the PTX has {len(entry.params)} parameters, and the cubin in the dump names "
+            f"{len(kernel.info.parameters)}"
+        )
     try:
         flat = flatten(ptx.module, entry)
     except PtxError as error:
         return Missing(str(error))
     data = grid.params or b""
-    where = [*places(entry)]
+    where = [(p.offset, p.size) for p in kernel.info.parameters]
     if where and where[-1][0] + where[-1][1] > len(data):
         need = where[-1][0] + where[-1][1]
         return Missing(f"the parameters take {need} bytes, and the dump has {len(data)} of them")
