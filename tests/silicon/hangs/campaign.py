@@ -23,8 +23,10 @@ from tests.autopsy.scrub import packed, scrubbed
 from tests.autopsy.scrub import read as dump_bytes
 from tests.silicon.hangs.answer import Answer
 from tests.silicon.hangs.hang import SMALL, Limits, Run, Undead, end_with, run
+from tests.silicon.hangs.own import STATES
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.task import (
+    STUCK,
     VARIANTS,
     NotCompiled,
     Task,
@@ -54,13 +56,15 @@ _TWINS_AT_ONCE = 4
 class Prepared:
     """A program that can be started: what it is, its folder, its right answer.
 
-    ``problem``: why it cannot be started, or what its check said that it should not.
+    ``hangs``: it is started to be dumped. ``problem``: why it cannot be started, or what its check
+    said that it should not.
     """
 
     task: Task
     folder: Path
     kernels: tuple[str, ...] = ()
     answer: Answer | None = None
+    hangs: bool = True
     problem: str = ""
     note: str = ""
 
@@ -98,7 +102,8 @@ def prepare(task: Task, folder: Path) -> Prepared:
         for kind in ("lines", "plain"):
             plan = {"image": f"{kind}.cubin", "launches": launches, "ends": task.ends}
             (own / f"{kind}.json").write_text(json.dumps(plan))
-        return _with_answer(Prepared(task, own, kernels, task.answer), ptx, launches)
+        made = Prepared(task, own, kernels, task.answer, not task.ends)
+        return _with_answer(made, ptx, launches)
     except (NotCompiled, TilesimError) as error:
         return Prepared(task, own, problem=str(error))
 
@@ -114,9 +119,8 @@ def _with_answer(made: Prepared, ptx: str, launches: Sequence[Mapping[str, Any]]
         right = report.verdict in ("proved", "exhausted", "bounded")
         return replace(made, note=note, problem="" if right or task.derived else note)
     if task.derived:
-        return replace(
-            made, note=note, answer=answer_by(report, made.kernels[0], task.culprits)
-        )  # fmt: skip
+        answer = answer_by(report, made.kernels[0], task.culprits)
+        return replace(made, note=note, answer=answer, hangs=bool(report.rules & STUCK))
     right = made.answer is not None and bool(report.rules & made.answer.rules)
     return replace(made, note=note, problem="" if right else f"{note}: not as in the table")
 
@@ -124,7 +128,7 @@ def _with_answer(made: Prepared, ptx: str, launches: Sequence[Mapping[str, Any]]
 def starts(every: Iterable[Prepared]) -> Iterator[Start]:
     """What is started, in order: what says most comes first, should time run out."""
     fit = [one for one in every if one.kernels]
-    hanging = [one for one in fit if not one.task.ends and (one.answer or not one.task.derived)]
+    hanging = [one for one in fit if one.hangs and not one.task.ends]
     own = [one for one in hanging if one.task.id.startswith("own/")]
     other = [one for one in hanging if one not in own]
     for variant in VARIANTS:
@@ -243,15 +247,24 @@ class Campaign:
                 for start in starts(every):
                     if not self._more(start.id):
                         break
-                    self._one(start, readers)
+                    self._guarded(start.id, self._one, start, readers)
                 for task in triton:
                     if not self._more(task.id):
                         break
-                    self._triton(task, readers)
+                    self._guarded(task.id, self._triton, task, readers)
                 self._watched(every)
                 self._twins(every)
             except Undead as error:
                 self._row({"id": "campaign", "state": "ended early", "note": str(error)})
+
+    def _guarded(self, id: str, part: Callable[..., None], *arguments: Any) -> None:
+        """Does a part; if it fails, the others go on."""
+        try:
+            part(*arguments)
+        except Undead:
+            raise
+        except Exception as error:
+            self._row({"id": id, "state": "failed", "note": f"{type(error).__name__}: {error}"})
 
     def _more(self, id: str) -> bool:
         if self.left() > 0:
@@ -360,6 +373,12 @@ class Campaign:
             return {"error": last[:500], "seconds": seconds}
         stated = json.loads(done.stdout)
         found: Row = {"seconds": seconds, "verdict": stated["verdict"], "rules": stated["rules"]}
+        if stated["states"]:
+            right = sum(
+                tuple(w) == (p, b.pending, b.expected, b.tx)
+                for w, (p, b) in zip(stated["states"], STATES, strict=True)
+            )
+            found["note"] = f"{right} of {len(STATES)} barriers are in their known states"
         if answer is not None:
             result = score(answer, stated, with_ptx=row["ptx"] != "none")
             found["score"] = result.json()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.silicon.hangs.answer import On, lines_of
+from tests.silicon.hangs.own import STATES
 from tests.silicon.hangs.task import named_by
 from tilesim.autopsy import text
 from tilesim.autopsy.core_dump import Cta
@@ -48,6 +49,7 @@ def facts(found: Autopsy) -> dict[str, Any]:
             for one in found.launches
         ],
         "stands": [stand for one in found.launches for stand in _stands(one)],
+        "states": [word for one in found.launches for word in _states(one)],
         **_checked(found),
     }
 
@@ -84,6 +86,18 @@ def _stands(launch: Launched) -> Iterator[dict[str, Any]]:
                 "lines": sorted(lines_of(where.lines)) if where is not None else [],
                 **_of(wait, group.cta, launch.device.arch),
             }
+
+
+def _states(launch: Launched) -> Iterator[tuple[int, ...]]:
+    """The barriers of ``states.cu``: parity, pending and expected arrivals, bytes of each. The one
+    that is waited for is the last."""
+    waits = [entry.wait for entry in launch.entries if isinstance(entry.wait, MbarrierWait)]
+    if launch.name != "states" or not waits or waits[0].address is None:
+        return
+    shared, last = launch.ctas[0].shared or b"", waits[0].address
+    for at in range(last - 8 * (len(STATES) - 1), last + 8, 8):
+        state = decode(int.from_bytes(shared[at : at + 8], "little"), launch.device.arch)
+        yield () if state is None else (state.parity, state.pending, state.expected, state.tx)
 
 
 def on(wait: Wait) -> On:

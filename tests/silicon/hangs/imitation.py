@@ -2,7 +2,7 @@
 PLAN``.
 
 It makes the driver's pipe and waits; a byte makes it write a dump and end. A program that is to end
-ends. The dump is what `tests.autopsy.simulated_dump` makes of the program, where it can. What such
+ends. The dump is what `tests.autopsy.simulated_hang` makes of the program, where it can. What such
 dumps show is said there; they are no evidence of what hardware does.
 """
 
@@ -25,7 +25,7 @@ _SECONDS = 40
 
 def simulated(folder: Path, document: dict[str, Any]) -> bytes:
     """The dump of a program that hangs."""
-    module = import_module("tests.autopsy.simulated_dump")
+    module = import_module("tests.autopsy.simulated_hang")
     cubin = (folder / document["image"]).read_bytes()
     launch = read(document["launches"][0])
     hang = module.Hang(module.Kernel(launch.entry, cubin, "sm_90a", launch))

@@ -334,7 +334,7 @@ def test_a_campaign(tmp_path: Path) -> None:
              "certain": True, "passing": False, "lanes": 0xFFFFFFFF}
             for cta in range(3) for warps in waits
         ],
-        "verdict": "", "rules": [], "culprits": [], "text": "HANGS ring",
+        "verdict": "", "rules": [], "culprits": [], "states": [], "text": "HANGS ring",
     }  # fmt: skip
 
     def reader(dump: Path, ptx: Any) -> list[str]:
