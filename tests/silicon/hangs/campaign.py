@@ -47,6 +47,8 @@ AUTOPSY = 60
 KEPT, KEPT_ALL = 200_000, 14_000_000
 #: bytes of a dump that is read in order to be kept
 _READ = 64 << 20
+#: characters of the data of a report, and of all reports
+_DATA, _REPORTS = 100_000, 15_000_000
 #: seconds that are left for the tables
 TAIL = 20
 _TWINS_AT_ONCE = 4
@@ -382,8 +384,9 @@ class Campaign:
         if answer is not None:
             result = score(answer, stated, with_ptx=row["ptx"] != "none")
             found["score"] = result.json()
-        self._texts.append(f"{title}\n{json.dumps(found)}\n{stated.pop('text')}\n"
-                           f"stated: {json.dumps(stated)}\n")  # fmt: skip
+        text = stated.pop("text")
+        data = json.dumps(stated)[:_DATA]
+        self._texts.append(f"{title}\n{json.dumps(found)}\n{text}\nstated: {data}\n")
         return found
 
     # ------------------------------------------------------------------ what is kept
@@ -400,7 +403,7 @@ class Campaign:
 
     def keep(self) -> None:
         """Writes the reports, and the smallest dumps without what is the machine's."""
-        (self._out / "reports.txt").write_text("\n".join(self._texts))
+        (self._out / "reports.txt").write_text("\n".join(self._texts)[:_REPORTS])
         small = sorted(
             (one for one in self._dumps if one[0].stat().st_size <= _READ),
             key=lambda one: one[0].stat().st_size,

@@ -23,6 +23,7 @@ SMALL = DEFAULT_FLAGS
 #: the line by which a program says that its kernels are under way
 LAUNCHED = "launched"
 _POLL = 0.02
+_MORE = b"1" * (1 << 12)
 #: seconds in which a dump that is being written grows
 _STILL = 3.0
 
@@ -118,8 +119,12 @@ def _watched(
     if until(limits.start, launched) or not launched() or until(limits.hang):
         return "ended", 0.0
     started = time.monotonic()
-    if _trigger(folder / "pipe", limits.dump):
-        until(limits.dump - (time.monotonic() - started), _Whole(folder / "core.nvcudmp"))
+    whole = _Whole(folder / "core.nvcudmp")
+    if _trigger(folder / "pipe", limits.dump, b"1") and not until(limits.dump / 4, whole.begun):
+        # none has begun: a driver that reads more than one byte at a time waits for them
+        if not whole.begun():
+            _trigger(folder / "pipe", limits.dump / 4, _MORE)
+        until(limits.dump - (time.monotonic() - started), whole)
     return "hung", time.monotonic() - started
 
 
@@ -129,6 +134,10 @@ class _Whole:
     def __init__(self, dump: Path) -> None:
         self._dump, self._size, self._since = dump, 0, time.monotonic()
 
+    def begun(self) -> bool:
+        """Whether there is something of it."""
+        return self._dump.exists() and self._dump.stat().st_size > 0
+
     def __call__(self) -> bool:
         size = self._dump.stat().st_size if self._dump.exists() else 0
         if size != self._size:
@@ -136,14 +145,14 @@ class _Whole:
         return size > 0 and time.monotonic() - self._since > _STILL
 
 
-def _trigger(pipe: Path, seconds: float) -> bool:
-    """Writes a byte to the driver's pipe; whether the driver was there to read it."""
+def _trigger(pipe: Path, seconds: float, data: bytes) -> bool:
+    """Writes to the driver's pipe; whether the driver was there to read it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with suppress(OSError):
             descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             try:
-                os.write(descriptor, b"1")
+                os.write(descriptor, data)
             finally:
                 os.close(descriptor)
             return True

@@ -258,6 +258,12 @@ def test_a_program_that_hangs_is_dumped(tmp_path: Path) -> None:
     assert found.dump.read_bytes() == b"a dump"
 
 
+def test_a_driver_that_reads_more_than_a_byte_gets_it(tmp_path: Path) -> None:
+    text = _DRIVEN.format(after=0).replace('.read(1) == b"1"', ".read(4096)")
+    limits = Limits(start=5, hang=0.05, dump=2, kill=2)
+    assert run(_python(text), tmp_path, limits=limits).state == "hung"
+
+
 def test_programs_that_do_not_are_not(tmp_path: Path) -> None:
     ended = run(_python("print('launched')"), tmp_path / "a", limits=_QUICK)
     assert ended.state == "ended"
