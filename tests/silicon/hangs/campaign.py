@@ -122,7 +122,9 @@ def _with_answer(made: Prepared, ptx: str, launches: Sequence[Mapping[str, Any]]
         return replace(made, note=note, problem="" if right or task.derived else note)
     if task.derived:
         answer = answer_by(report, made.kernels[0], task.culprits)
-        return replace(made, note=note, answer=answer, hangs=bool(report.rules & STUCK))
+        return replace(
+            made, note=note, answer=answer, hangs=task.may_hang or bool(report.rules & STUCK)
+        )
     right = made.answer is not None and bool(report.rules & made.answer.rules)
     return replace(made, note=note, problem="" if right else f"{note}: not as in the table")
 

@@ -12,11 +12,11 @@ import json
 import os
 import signal
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tests.autopsy.fake_program import named
+from tests.autopsy.simulated_hang import Hang, Kernel
 from tilesim.ptx.description import read
 
 #: that a program may take to hang in the machine, after which this process is ended
@@ -25,12 +25,9 @@ _SECONDS = 40
 
 def simulated(folder: Path, document: dict[str, Any]) -> bytes:
     """The dump of a program that hangs."""
-    module = import_module("tests.autopsy.simulated_hang")
     cubin = (folder / document["image"]).read_bytes()
     launch = read(document["launches"][0])
-    hang = module.Hang(module.Kernel(launch.entry, cubin, "sm_90a", launch))
-    data: bytes = hang.dump().to_bytes()
-    return data
+    return Hang(Kernel(launch.entry, cubin, "sm_90a", launch)).dump().to_bytes()
 
 
 def main(plan: Path) -> int:

@@ -38,7 +38,8 @@ class Task:
     ``source`` is CUDA C++ in a folder with all that it includes. ``launches`` are launch
     descriptions; an ``entry`` that is missing is the PTX's only kernel. ``answer`` is None for a
     program that is to end, and for one whose answer is what `tilesim.check` says of its PTX
-    (``derived``). ``culprits`` are lines one of which is to be named, for these.
+    (``derived``). ``culprits`` are lines one of which is to be named, for these. ``may_hang``: it
+    is started although its check finds no deadlock.
     """
 
     id: str
@@ -49,7 +50,7 @@ class Task:
     derived: bool = False
     ends: bool = False
     culprits: frozenset[str] = frozenset()
-    flags: str = ""
+    may_hang: bool = False
     checked: bool = True
 
 
@@ -91,38 +92,42 @@ def own_tasks(folder: Path) -> Iterator[Task]:
 def copied_tasks(cases: Path, folder: Path) -> Iterator[Task]:
     """Those of a folder of CUDA sources with launches; a ``README.md`` there may say lines.
 
-    Which of them hang is what their check says.
+    Which of them hang is what their check says, or that file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(cases.glob("*.cu*")):
         shutil.copy(path, folder)
-    said = _said_lines(cases / "README.md")
+    said = _said(cases / "README.md")
     for path in sorted(cases.glob("*.launch.json")):
         name = path.name.removesuffix(".launch.json")
         source = folder / f"{name}.cu"
         if not source.exists():
             continue
         document = json.loads(path.read_text())
+        may_hang, texts = said.get(name, (False, ()))
         lines = frozenset(
             f"{source.name}:{number}"
             for number, line in enumerate(source.read_text().splitlines(), 1)
-            if any(text in line for text in said.get(name, ()))
+            if any(text in line for text in texts)
         )
         yield Task(
             f"bugs/{name}", source, launches(document), derived=True, culprits=lines,
+            may_hang=may_hang,
         )  # fmt: skip
         yield Task(f"bugs/{name}/fixed", source, launches(fixed(document)), ("FIXED",), ends=True)
 
 
-def _said_lines(readme: Path) -> dict[str, tuple[str, ...]]:
-    """Texts of the lines to be named, by case: the fourth column of a table."""
+def _said(readme: Path) -> dict[str, tuple[bool, tuple[str, ...]]]:
+    """By case, whether it may hang, and texts of the lines to be named: the third and the fourth
+    column of a table."""
     if not readme.exists():
         return {}
     found = {}
     for row in readme.read_text().splitlines():
         cells = [cell.strip() for cell in row.strip("|").split(" | ")]
         if len(cells) > 3:
-            found[cells[0].strip()] = tuple(t.strip() for t in cells[3].split(" ; ") if t.strip())
+            texts = tuple(text.strip() for text in cells[3].split(" ; ") if text.strip())
+            found[cells[0]] = "deadlock" in cells[2], texts
     return found
 
 

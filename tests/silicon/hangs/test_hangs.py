@@ -23,7 +23,15 @@ from tests.silicon.hangs.hang import Limits, end_with, run
 from tests.silicon.hangs.own import PROGRAMS, ROWS, STATES, Row
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.table import page, totals
-from tests.silicon.hangs.task import Task, answer_by, checked, fixed, launches, named_by
+from tests.silicon.hangs.task import (
+    Task,
+    answer_by,
+    checked,
+    copied_tasks,
+    fixed,
+    launches,
+    named_by,
+)
 from tests.silicon.hangs.triton_task import TASKS
 from tilesim.autopsy.pipeline import autopsy
 from tilesim.capture.folder import Folder
@@ -105,6 +113,33 @@ def test_marks_are_where_the_table_says() -> None:
         assert row.ends or row.answer.places
     assert len(STATES) == 20
     assert {task.name for task in TASKS if not task.answer.places} == set()
+
+
+def test_a_folder_of_cases(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("__syncthreads();\nx = 1;\n__syncthreads(); y();\n")
+    launch = {"grid": [1], "params": [], "fixed": {"grid": [2]}}
+    (tmp_path / "a.launch.json").write_text(json.dumps(launch))
+    (tmp_path / "lost.launch.json").write_text("{}")
+    (tmp_path / "README.md").write_text(
+        "| case | arch | rule | lines | said |\n| a | sm_90a | race/deadlock | x = ; y() | |\n"
+    )
+    buggy, right = copied_tasks(tmp_path, tmp_path / "work")
+    assert (buggy.id, right.id) == ("bugs/a", "bugs/a/fixed")
+    assert buggy.culprits == {"a.cu:2", "a.cu:3"}
+    assert buggy.derived
+    assert buggy.may_hang
+    assert (right.ends, right.defines) == (True, ("FIXED",))
+    assert buggy.launches == ({"grid": [1], "params": []},)
+    assert right.launches == ({"grid": [2], "params": []},)
+    assert (tmp_path / "work" / "a.cu").exists()
+
+
+def test_launches_of_twins_with_several_kernels() -> None:
+    document = json.loads(BY_NAME["two_kernels"].path.with_suffix(".launch.json").read_text())
+    buggy, right = launches(document), launches(fixed(document))
+    assert [one["grid"] for one in buggy] == [[132], [1]]
+    assert [one["grid"] for one in right] == [[1], [1]]
+    assert [one["entry"] for one in right] == ["waiting", "setting"]
 
 
 # ---------------------------------------------------------------------- scores
