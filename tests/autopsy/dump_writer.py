@@ -57,8 +57,9 @@ class Warp:
 
 @dataclass(frozen=True)
 class Cta:
-    """A CTA that runs on an SM; ``grid`` is the id of its grid. ``shared`` None: not dumped.
-    ``cluster`` is the place of its cluster among the clusters of the grid."""
+    """A CTA that runs on an SM; ``grid`` is the id of its grid. ``shared`` None: not dumped, and
+    ``shared_size`` says how much it was (else as much as ``shared`` has). ``cluster`` is the place
+    of its cluster among the clusters of the grid."""
 
     grid: int
     index: Triple
@@ -67,6 +68,7 @@ class Cta:
     shared: bytes | None = b""
     cluster: Triple = NONE
     cluster_size: Triple = NONE
+    shared_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,9 @@ class Dump:
         for c, cta in enumerate(ctas):
             if cta.shared:
                 add(f".cudbg.shared.{place}.cta{c}", _SHARED, cta.shared, table, c)
-            shared = len(cta.shared or b"")
+            shared = cta.shared_size
+            if shared is None:
+                shared = len(cta.shared or b"")
             warps = add(
                 f".cudbg.wptbl.{place}.cta{c}", _WARPS,
                 self._rows(
@@ -443,7 +447,7 @@ def _copy_of_device(dump: CoreDump, device: core_dump.Device) -> Device:
     ctas = [
         Cta(
             c.grid.id, c.index, [_copy_of_warp(w, c.grid.registers) for w in c.warps], c.sm,
-            c.shared, c.cluster or NONE, c.cluster_size or NONE,
+            c.shared, c.cluster or NONE, c.cluster_size or NONE, c.shared_bytes,
         )
         for c in dump.ctas
         if c.grid.device == device.number

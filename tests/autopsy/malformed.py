@@ -17,7 +17,7 @@ from typing import Any
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.records import replace
 
-from .dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Section, Warp, load
+from .dump_writer import Cta, Device, Dump, Grid, Lane, Memory, Module, Section, Warp, copy_of, load
 
 DUMPS = Path(__file__).parent / "dumps"
 ENTRY = 0x7F0000001000
@@ -610,5 +610,123 @@ READ_IMAGES: dict[str, tuple[Make, str]] = {
     "PCs between instructions": (
         lambda: with_lane(pc=ENTRY + 17),
         "at +0x11, which is no instruction",
+    ),
+}
+
+
+# -------------------------------------------------------------------- hangs of which a part lacks
+
+
+@cache
+def hang() -> Dump:
+    """The dump of the ring, to be changed."""
+    return copy_of(CoreDump(DUMPS / "ring.nvcudmp.gz"))
+
+
+def hang_of(**changes: Any) -> bytes:
+    """The ring on another device."""
+    dump = hang()
+    return replace(dump, devices=[replace(dump.devices[0], **changes)]).to_bytes()
+
+
+def hang_with_grid(**changes: Any) -> bytes:
+    """The ring with another grid."""
+    return hang_of(grids=[replace(hang().devices[0].grids[0], **changes)])
+
+
+def hang_with_ctas(**changes: Any) -> bytes:
+    """The ring with other CTAs."""
+    return hang_of(ctas=[replace(cta, **changes) for cta in hang().devices[0].ctas])
+
+
+def hang_with_warps(of_warp: Callable[[Warp], Warp]) -> bytes:
+    """The ring with other warps."""
+    ctas = hang().devices[0].ctas
+    return hang_of(ctas=[replace(c, warps=[of_warp(w) for w in c.warps]) for c in ctas])
+
+
+def hang_with_lanes(**changes: Any) -> bytes:
+    """The ring with other lanes."""
+    return hang_with_warps(
+        lambda w: replace(w, lanes=[replace(lane, **changes) for lane in w.lanes])
+    )
+
+
+_FIRST = "waits     warps 0-3 wait for mbarrier 0xc08, parity 1, in CTAs 0-2"
+
+#: what lacks, the dump, options, and what is said
+LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
+    "nothing": (
+        lambda: hang().to_bytes(),
+        ["--no-check"],
+        [_FIRST, "mbarrier 0xc08 is in a phase of parity 1: 1 of 1 arrivals pending"],
+    ),
+    "parameters": (
+        lambda: hang_with_grid(params=None),
+        [],
+        [_FIRST, "the bytes of the kernel's parameters are not in the dump"],
+    ),
+    "most of the parameters": (
+        lambda: hang_with_grid(params=b"\1\2"),
+        [],
+        [_FIRST, "the parameters take 24 bytes, and the dump has 2 of them"],
+    ),
+    "a number of CTAs that can be": (
+        lambda: hang_with_grid(grid=((1 << 31) - 1, 65535, 65535)),
+        [],
+        [_FIRST, "9,223,090,559,730,712,572 not started or ended", "the kernel cannot be checked"],
+    ),
+    "CTAs of half of a cluster": (
+        lambda: hang_with_grid(cluster=(2, 1, 1)),
+        [],
+        [_FIRST, "3 CTAs in x are no multiple of the cluster's 2"],
+    ),
+    "a number of registers that can be": (
+        lambda: hang_with_grid(registers=0xFFFFFFFF),
+        [],
+        [_FIRST, "4294967295 registers per thread"],
+    ),
+    "shared memory": (
+        lambda: hang_with_ctas(shared=None, shared_size=3200),
+        ["--no-check"],
+        [_FIRST, "its state is not known", "the dump has no shared memory"],
+    ),
+    "most of the shared memory": (
+        lambda: hang_with_ctas(shared=bytes(100)),
+        ["--no-check"],
+        [_FIRST, "it lies behind the shared memory of 100 bytes"],
+    ),
+    "the contents of shared memory": (
+        lambda: hang_with_ctas(shared=b"\xff" * 3200),
+        ["--no-check"],
+        [_FIRST, "0xffffffffffffffff is no mbarrier"],
+    ),
+    "registers": (
+        lambda: hang_with_lanes(registers=()),
+        ["--no-check"],
+        ["warps 0-3 wait for an mbarrier that cannot be read"],
+    ),
+    "uniform registers": (
+        lambda: hang_with_warps(lambda w: replace(w, uniform_registers=())),
+        ["--no-check"],
+        [_FIRST],
+    ),
+    "a place": (lambda: hang_with_lanes(pc=0), [], ["at 0x0, outside of the kernel"]),
+    "warps": (lambda: hang_with_ctas(warps=[]), [], ["3 of 3 CTAs resident"]),
+    "the image": (lambda: hang_of(contexts=[[]]), [], ["the code of a kernel is not in the dump"]),
+    "a known architecture": (
+        lambda: hang_of(arch=(8, 0)),
+        ["--no-check"],
+        [_FIRST, "the layout of mbarriers on sm_80 is not known"],
+    ),
+    "evidence of an architecture": (
+        lambda: hang_of(arch=(10, 0)),
+        ["--no-check"],
+        [_FIRST, "how mbarriers lie in memory on sm_100 is inferred"],
+    ),
+    "what newer drivers write": (
+        lambda: replace(hang(), release=(525, 60)).to_bytes(),
+        ["--no-check"],
+        [_FIRST],
     ),
 }

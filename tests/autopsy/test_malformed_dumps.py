@@ -110,11 +110,11 @@ def one_line(text: str) -> bool:
     return text.endswith("\n") and text[:-1].isprintable()
 
 
-def autopsy(data: bytes, folder: Path) -> Result:
+def autopsy(data: bytes, folder: Path, *options: str) -> Result:
     """``tilesim autopsy`` of these bytes: what it says, however it ends."""
     path = folder / "core"
     path.write_bytes(data)
-    result = CliRunner().invoke(main, ["autopsy", str(path)])
+    result = CliRunner().invoke(main, ["autopsy", *options, str(path)])
     assert isinstance(result.exception, SystemExit | None), result.exception
     return result
 
@@ -157,6 +157,16 @@ def test_the_command_reads_a_cubin(what: str, tmp_path: Path) -> None:
     assert said in result.stdout
     assert result.stdout.isascii()
     assert result.stdout.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("what", malformed.LACKING)
+def test_a_hang_of_which_a_part_lacks(what: str, tmp_path: Path) -> None:
+    make, options, said = malformed.LACKING[what]
+    result = autopsy(make(), tmp_path, *options)
+    text = " ".join(result.stdout.split())
+    assert [part for part in said if " ".join(part.split()) not in text] == []
+    assert "bug" not in text
+    assert result.exit_code == (1 if text.startswith("HANGS") else 3)
 
 
 @pytest.mark.parametrize(
