@@ -209,6 +209,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "a bomb": (lambda: bomb(b"", 1100), "no core dump"),
     # section headers
     "no sections": (lambda: patched(*_COUNT, 0), "0 tables of devices"),
+    "no section headers": (lambda: patched(*_START, 0), "it has no section headers"),
     "section headers at 2^63": (lambda: patched(*_START, HUGE), "was it cut?"),
     "section headers at 2^64 - 1": (lambda: patched(*_START, (1 << 64) - 1), "was it cut?"),
     "65,535 section headers": (lambda: patched(*_COUNT, 0xFFFF), "do not fit"),

@@ -536,8 +536,12 @@ class CoreDump:
         offset, entry, count = header[6], header[11], header[12]
         if entry != _SECTION.itemsize:
             raise self.error(f"section headers of {entry} bytes, not {_SECTION.itemsize}")
+        if not offset:
+            raise self.error("it has no section headers, which are written last: was it cut?")
         if offset + entry > len(data):
-            raise self.error("the section headers lie behind its end: was it cut?")
+            raise self.error(
+                "the section headers, which are written last, lie behind its end: was it cut?"
+            )
         first = np.frombuffer(data, _SECTION, 1, offset)[0]
         count = count or int(first["size"])  # 0: more than 16 bits can say
         if count > MOST_SECTIONS or offset + count * entry > len(data):
