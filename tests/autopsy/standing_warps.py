@@ -101,6 +101,8 @@ class Stand:
     registers: Mapping[int, int] = field(default_factory=dict)
     uniform: Mapping[int, int] = field(default_factory=dict)
     predicates: Sequence[bool] = (False,) * 8
+    #: the register that holds the number of the thread
+    thread: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,13 @@ def dump_of(
             lanes, uniform = [], dict[int, int]()
             for stand in (s for s in one.stands if s.warp == number):
                 uniform |= stand.uniform
-                held = words(stand.registers, 64)
-                lanes += [
-                    Lane(
-                        n, ADDRESS + stand.pc, (32 * number + n, 0, 0), held,
-                        tuple(stand.predicates),
+                for n in (n for n in range(32) if stand.lanes >> n & 1):
+                    thread = 32 * number + n
+                    own = {} if stand.thread is None else {stand.thread: thread}
+                    held = words({**stand.registers, **own}, 64)
+                    lanes.append(
+                        Lane(n, ADDRESS + stand.pc, (thread, 0, 0), held, tuple(stand.predicates))
                     )
-                    for n in range(32) if stand.lanes >> n & 1
-                ]  # fmt: skip
             warps.append(
                 Warp(
                     sorted(lanes, key=lambda lane: lane.number), slot=number,
@@ -196,16 +197,21 @@ def found(text: str, function: Function, line: str, opcode: str, n: int = 0) -> 
 
 def again(text: str, function: Function, line: str) -> Instruction:
     """The question of a loop for an mbarrier that comes from a line: not the one before the loop,
-    which is asked once."""
-    n = 0
-    while True:
-        one = found(text, function, line, "SYNCS.PHASECHK", n)
-        if any(place <= one.pc for place in function.successors[one.pc + WIDTH]):
-            return one
-        n += 1
+    which is asked once. The lines of the loop are those of the code before it, if it lies behind
+    the rest: what it has is the line of the PTX, and its operands."""
+    first = found(text, function, line, "SYNCS.PHASECHK")
+    return next(
+        one
+        for one in function.code.values()
+        if (one.opcode, one.operands, one.ptx) == (first.opcode, first.operands, first.ptx)
+        and any(place <= one.pc for place in function.successors[one.pc + WIDTH])
+    )
 
 
-def waiting(warp: int, ask: Instruction, address: int, parity: int, lanes: int = ALL) -> Stand:
+def waiting(
+    warp: int, ask: Instruction, address: int, parity: int, lanes: int = ALL,
+    thread: int | None = None,
+) -> Stand:  # fmt: skip
     """Lanes that wait for an mbarrier: behind the question, with registers that name it."""
     memory = parse(ask.operands[1])
     assert isinstance(memory, Memory)
@@ -216,4 +222,5 @@ def waiting(warp: int, ask: Instruction, address: int, parity: int, lanes: int =
         warp, ask.pc + WIDTH, lanes,
         {int(name[1:]): value for name, value in values.items() if name[0] == "R"},
         {int(name[2:]): value for name, value in values.items() if name[0] == "U"},
+        thread=thread,
     )  # fmt: skip

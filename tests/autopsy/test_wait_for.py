@@ -10,6 +10,7 @@ import pytest
 from tests.autopsy.dump_writer import Memory
 from tests.autopsy.standing_warps import (
     ALL,
+    HEAD,
     Block,
     Stand,
     again,
@@ -66,6 +67,11 @@ KERNEL parts(int* o, int n) { __shared__ u64 b; if (threadIdx.x == 0) init(&b, 1
   if (threadIdx.x >= 64) wait(&b, 0);
   asm volatile("barrier.sync 3, 96;" ::: "memory");
   o[threadIdx.x] = n; arrive(&b); }
+KERNEL chosen(int* o, int n) { __shared__ u64 b[2];
+  if (threadIdx.x == 0) { init(&b[0], 1); init(&b[1], 1); }
+  __syncthreads();
+  if (threadIdx.x >= 96) { wait(&b[1], 0); arrive(&b[0]); }
+  else { wait(&b[0], 0); o[threadIdx.x] = n; if (threadIdx.x / 32 == 1) arrive(&b[1]); } }
 KERNEL __cluster_dims__(2, 1, 1) peers(int* o, int n) { __shared__ u64 b;
   if (threadIdx.x == 0) init(&b, 1);
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
@@ -119,6 +125,11 @@ def pair(
     bytes_ = shared((FULL, full), (EMPTY, empty)) if memory else None
     blocks = [Block(stands, bytes_, (n, 0, 0), n) for n in range(ctas)]
     return graph(folder, "pair", blocks, grid=ctas)
+
+
+def line(words: str) -> int:
+    """The line with some words."""
+    return next(n for n, one in enumerate((HEAD + KERNELS).splitlines(), 1) if words in one)
 
 
 def entry(found: WaitFor, *warps: int) -> Entry:
@@ -247,6 +258,25 @@ def test_an_arrival_of_a_peer(tmp_path: Path, owner: int) -> None:
         assert str(one.wait) == "waits for mbarrier 0x400 of the cluster's CTA 1, parity 0"
         assert not one.supplies
         assert "no warp that is alive has an arrival on it ahead" in one.state
+
+
+@needs.compiler
+def test_only_warps_that_come_to_an_arrival_could_make_it(tmp_path: Path) -> None:
+    """Two warps wait at one place; one of them has the arrival that is missing behind it."""
+    ask = question("chosen", "wait(&b[0], 0);")
+    (tid,) = (one for one in function("chosen").code.values() if "SR_TID.X" in one.operands)
+    thread = int(tid.operands[0].lstrip("R"))
+    stands = [waiting(n, ask, 0x400, 0, thread=thread) for n in (0, 1, 2)]
+    other = question("chosen", "wait(&b[1], 0);")
+    stands.append(waiting(3, other, 0x408, 0))
+    memory = shared((0x400, word(0, 1, 1)), (0x408, word(0, 1, 1)))
+    graph_ = graph(tmp_path, "chosen", [Block(stands, memory)], block=128)
+    # the loop of warp 3 lies behind that of the others: it has its own line all the same
+    lines = [e.wait.instruction.lines[-1].line for e in graph_.entries if e.wait.instruction]
+    assert lines == [line("wait(&b[0], 0);"), line("wait(&b[1], 0);")]
+    assert supplies(entry(graph_, 3)) == [((1,), {"SYNCS.ARRIVE.TRANS64.A1T0"}, True)]
+    assert supplies(entry(graph_, 0, 1, 2)) == [((3,), {"SYNCS.ARRIVE.TRANS64.A1T0"}, True)]
+    assert [group.warps for group in graph_.cycle] == [(0, 1, 2), (3,)]
 
 
 # ---------------------------------------------------------------------- other barriers
@@ -448,8 +478,11 @@ def test_waits_of_a_cluster() -> None:
         "mbarrier 0x400 is in a phase of parity 0: 3 of 3 arrivals pending",
         "no warp that is alive has an arrival on it ahead",
     )
-    assert by["ClusterBarrierWait"].state == tuple(
-        f"CTA {rank} of the cluster: warp 5 waits there, warps 0-4, 6-7 do not" for rank in (0, 1)
+    assert by["ClusterBarrierWait"].state == (
+        "CTA 0 of the cluster: warp 5 waits there, warps 0-4, 6-7 do not",
+        "CTA 1 of the cluster: warp 5 waits there, warps 0-4, 6-7 do not",
+        # each warp has a branch of its own
+        "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
     )
     lanes = next(e for e in graph_.entries if isinstance(e.wait, WarpWait))
     assert lanes.state == ("lanes 16-31 do not come to it from where they stand",)

@@ -12,10 +12,18 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from tilesim.autopsy.core_dump import Cta
+from tilesim.autopsy.recovered import held
 from tilesim.autopsy.standing import SHARED_BITS, Launch
-from tilesim.autopsy.waits import Group
+from tilesim.autopsy.waits import Group, numbers
 from tilesim.cubin.arithmetic import Term, constant, read
-from tilesim.cubin.operands import Immediate, Memory, Register, mbarrier_operand, parse
+from tilesim.cubin.operands import (
+    Immediate,
+    Memory,
+    Register,
+    mbarrier_operand,
+    parse,
+    written,
+)
 from tilesim.cubin.sass import Instruction
 from tilesim.cubin.value_sets import ValueSets
 
@@ -38,6 +46,57 @@ class Names(NamedTuple):
     width: int = 8
 
 
+#: answers by what they depend on: by names, by values
+_Values = frozenset[int] | None
+_Answers = dict[tuple[str, ...], dict[tuple[_Values, ...], Collection[int] | None]]
+
+
+class _Part:
+    """A warp of a group: what is known of its threads from where they stand on.
+
+    ``reached`` are the places ahead, ``writes`` what is written there: other registers stay as
+    they are in the dump, at each of these places.
+    """
+
+    def __init__(
+        self, launch: Launch, group: Group, warp: int, reached: frozenset[int],
+        writes: frozenset[str],
+    ) -> None:  # fmt: skip
+        self.launch = launch
+        self.group = group
+        self.warp = next(one for one in group.cta.warps if one.number == warp)
+        self.lanes = numbers(group.lanes)
+        self.reached = reached
+        self.writes = writes
+        self.values: ValueSets | None = None
+        self.used: dict[str, _Values] = {}
+
+    def known(self, name: str, pc: int) -> Collection[int] | None:
+        """What the values of registers are found from (`tilesim.cubin.value_sets`)."""
+        fixed = name.startswith(("SR_", "c["))
+        if not fixed and pc not in self.reached:
+            return None
+        return self.value(name)
+
+    def value(self, name: str) -> _Values:
+        """The values that something has in the threads, each time that it is read from now on."""
+        if name not in self.used:
+            self.used[name] = self._value(name)
+        return self.used[name]
+
+    def _value(self, name: str) -> _Values:
+        if name.startswith("c[0x0]["):
+            value = self.launch.constant(int(name[7:-1], 16))
+            return None if value is None else frozenset((value,))
+        if name in self.writes:
+            return None
+        if name.startswith("U") and len(self.lanes) < self.warp.valid.bit_count():
+            return None  # other lanes of the warp may write it
+        found = {held(self.group.cta, self.warp, lane, name) for lane in self.lanes}
+        known = frozenset(value for value in found if value is not None)
+        return known if len(known) == len(found) else None
+
+
 class Ahead:
     """What lies ahead of the groups of a launch."""
 
@@ -45,8 +104,9 @@ class Ahead:
         self.launch = launch
         self._reached: dict[int, frozenset[int]] = {}
         self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
-        self._addresses: dict[tuple[int, int], Collection[int] | None] = {}
-        self._values_of: dict[int, ValueSets] = {}
+        self._writes: dict[int, frozenset[str]] = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
+        self._answers: dict[tuple[int, int, bool], _Answers] = {}
 
     @cached_property
     def _kinds(self) -> dict[Kind, tuple[Instruction, ...]]:
@@ -80,30 +140,35 @@ class Ahead:
 
     def initialised(self, address: int) -> tuple[Instruction, ...]:
         """The instructions that initialise the mbarrier at an address, as far as it is known."""
-        return tuple(
-            one
-            for one in self.launch.function.code.values()
-            if one.base == "SYNCS" and "EXCH" in one.modifiers
-            and (known := self._address(one, 0)) is not None
-            and address in {place & _SHARED_MASK for place in known}
-        )  # fmt: skip
+        return tuple(one for one, places in self._inits if address in places)
+
+    @cached_property
+    def _inits(self) -> list[tuple[Instruction, set[int]]]:
+        """The instructions that initialise mbarriers, and the places that are known of each."""
+        found = []
+        for one in self.launch.function.code.values():
+            if one.base == "SYNCS" and "EXCH" in one.modifiers:
+                known = self._values.address(one.pc) or ()
+                found.append((one, {place & _SHARED_MASK for place in known}))
+        return found
 
     def of(
-        self, group: Group, kind: Kind, names: Names | None
+        self, group: Group, warp: int, kind: Kind, names: Names | None
     ) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
-        """The instructions of a kind ahead of a group that name what is waited for, as far as it is
-        known what they name; and those of which that is not known. A group in a function that the
-        kernel calls comes back to any place."""
+        """The instructions of a kind ahead of a warp of a group that name what is waited for, as
+        far as it is known what they name; and those of which that is not known. Those that the warp
+        cannot come to are left out: by the threads that it has, and the registers that nothing
+        ahead of it writes. A group in a function that the kernel calls comes back to any place."""
         if group.pc not in self.launch.function.code:
             return (), self._kinds.get(kind, ())
-        ahead = self._ahead(group.pc, kind)
-        if names is None:
-            sure = kind in ("registers", "columns", "cluster")
-            return (ahead, ()) if sure else ((), ahead)
+        part = self._part(group, warp)
         certain: list[Instruction] = []
         possible: list[Instruction] = []
-        for one in ahead:
-            named = self._names(one, kind, group.cta, names)
+        for one in self._ahead(group.pc, kind):
+            if names is None:
+                named: bool | None = self._comes(one, part)
+            else:
+                named = self._names(one, kind, part, names)
             if named is None:
                 possible.append(one)
             elif named:
@@ -122,15 +187,17 @@ class Ahead:
             self._reached[pc] = self.launch.function.reached([pc])
         return self._reached[pc]
 
-    def _names(self, one: Instruction, kind: Kind, cta: Cta, names: Names) -> bool | None:
-        """Whether an instruction of a CTA names what is waited for; None: that is not known."""
+    def _names(self, one: Instruction, kind: Kind, part: _Part, names: Names) -> bool | None:
+        """Whether an instruction names what is waited for; None: that is not known."""
         if kind in ("named", "bar.arrive"):
             number = self._number(one)
-            return None if number is None else number == names.address
-        far = _reaches_peers(one)
+            if number not in (None, names.address) or not self._comes(one, part):
+                return False
+            return None if number is None else True
+        cta, far = part.group.cta, _reaches_peers(one)
         if cta is not names.owner and not far:
             return False
-        known = self._address(one, cta.rank)
+        known = self._asked(one, part)
         if known is None:
             return None
         found = [place for place in known if self._hits(place & _SHARED_MASK, one, names)]
@@ -147,15 +214,34 @@ class Ahead:
             return place == names.address
         return names.address - MOST_STORED < place < names.address + names.width
 
-    def _address(self, one: Instruction, rank: int) -> Collection[int] | None:
-        """The shared addresses that an instruction can name in a CTA of a rank; None if that is not
-        known. Bits 24 and up are the rank of the CTA whose memory it is."""
-        key = one.pc, rank
-        if key not in self._addresses:
-            self._addresses[key] = self._find_address(one, self._values(rank))
-        return self._addresses[key]
+    # ------------------------------------------------------------------ values
 
-    def _find_address(self, one: Instruction, values: ValueSets) -> Collection[int] | None:
+    def _comes(self, one: Instruction, part: _Part) -> bool:
+        """Whether a warp can come to an instruction, as far as it is known."""
+        return self._asked(one, part, nothing=True) != frozenset()
+
+    def _asked(
+        self, one: Instruction, part: _Part, *, nothing: bool = False
+    ) -> Collection[int] | None:
+        """The shared addresses that an instruction can name in a warp, or ``nothing`` of them;
+        empty if the warp cannot come to it, None if they are not known.
+
+        Bits 24 and up are the rank of the CTA whose memory it is.
+        """
+        answers = self._answers.setdefault((part.group.pc, one.pc, nothing), {})
+        for names, by_values in answers.items():
+            values = tuple([part.value(name) for name in names])
+            if values in by_values:
+                return by_values[values]
+        if part.values is None:
+            part.values = ValueSets(self.launch.function, part.known)
+        found = self._find(one, part.values, nothing)
+        answers.setdefault(tuple(part.used), {})[tuple(part.used.values())] = found
+        return found
+
+    def _find(self, one: Instruction, values: ValueSets, nothing: bool) -> Collection[int] | None:
+        if nothing:
+            return values.term(constant(0), one.pc)
         if mbarrier_operand(one) is not None:
             return values.address(one.pc)
         memory = next((m for m in map(parse, one.operands) if isinstance(m, Memory)), None)
@@ -164,20 +250,26 @@ class Ahead:
         parts = [read(name) for name, _ in memory.registers]
         return values.term(Term("add", (*parts, constant(memory.offset))), one.pc)
 
-    def _values(self, rank: int) -> ValueSets:
-        """The values of registers in the CTAs of a rank."""
-        if rank not in self._values_of:
+    def _part(self, group: Group, warp: int) -> _Part:
+        key = id(group), warp
+        if key not in self._parts:
+            if group.pc not in self._writes:
+                code = self.launch.function.code
+                writes = (written(code[pc]) for pc in self._from(group.pc))
+                self._writes[group.pc] = frozenset(name for names in writes for name in names)
+            self._parts[key] = _Part(
+                self.launch, group, warp, self._from(group.pc), self._writes[group.pc]
+            )
+        return self._parts[key]
 
-            def known(name: str, _: int) -> Collection[int] | None:
-                if name == "SR_CgaCtaId":
-                    return (rank,)
-                if name.startswith("c[0x0]["):
-                    value = self.launch.constant(int(name[7:-1], 16))
-                    return None if value is None else (value,)
-                return None
+    @cached_property
+    def _values(self) -> ValueSets:
+        """The values of registers in any thread, addresses as of the first CTA of a cluster."""
 
-            self._values_of[rank] = ValueSets(self.launch.function, known)
-        return self._values_of[rank]
+        def known(name: str, _: int) -> Collection[int] | None:
+            return (0,) if name == "SR_CgaCtaId" else None
+
+        return ValueSets(self.launch.function, known)
 
     def _number(self, one: Instruction) -> int | None:
         """The number of a named barrier; None if a register has it and is not known."""
@@ -185,7 +277,7 @@ class Ahead:
         if isinstance(first, Immediate):
             return first.value
         if isinstance(first, Register):
-            known = self._values(0).value(first.name, one.pc)
+            known = self._values.value(first.name, one.pc)
             numbers = {value & 0xF for value in known} if known is not None else set()
             return numbers.pop() if len(numbers) == 1 else None
         return None

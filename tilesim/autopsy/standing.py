@@ -38,6 +38,7 @@ from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image as CubinImage
 from tilesim.cubin.operands import Memory, following, parse, read, written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
+from tilesim.records import replace
 from tilesim.wording import count, ranges
 
 #: instructions behind ``BAR.SYNC.DEFER_BLOCKING`` that a warp may stand at while it waits there
@@ -97,6 +98,20 @@ class Launch:
     def loops(self) -> Mapping[int, WaitLoop]:
         """By place, the smallest loop around it that only waits."""
         return wait_loops(self.function)
+
+    def placed(self, one: Instruction) -> Instruction:
+        """An instruction with the lines that it has in the source.
+
+        The loop that asks again lies behind the code, where ptxas writes no lines: it has those of
+        what lies before it. The line in the PTX is right there, and the first instruction of that
+        line has the lines of the source.
+        """
+        if one.ptx is None:
+            return one
+        first = next(
+            i for i in self.function.code.values() if (i.ptx, i.base) == (one.ptx, one.base)
+        )
+        return one if first.lines == one.lines else replace(one, lines=first.lines)
 
     def constant(self, offset: int) -> int | None:
         """A word of constant bank 0, of which the dump has the parameters of the launch."""
@@ -345,7 +360,7 @@ class _Standing:
         if loop is None:
             assert self.one is not None
             return Sleep(self.one, True, f"stands at {self.one}") if self._sleeps() else None
-        first, *others = [self._asked(ask, loop) for ask in loop.asks]
+        first, *others = [self._asked(self.launch.placed(ask), loop) for ask in loop.asks]
         if all(_same(first, other) for other in others):
             return first
         asked = " and ".join(f"{ask.opcode} at {ask.pc:#x}" for ask in loop.asks)

@@ -31,7 +31,7 @@ from tilesim.autopsy.waits import (
     numbers,
 )
 from tilesim.cubin.sass import Function, Instruction
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 from tilesim.wording import count, ranges
 
 
@@ -130,6 +130,8 @@ class _Graph:
         self.launch = launch
         self.groups = launch.groups
         self.ahead = Ahead(launch)
+        self._parts: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._whole: dict[int, Group] = {}
         self.of: dict[Cta, list[Group]] = {cta: [] for cta in launch.ctas}
         for group in self.groups:
             self.of[group.cta].append(group)
@@ -192,18 +194,35 @@ class _Graph:
         """What of a kind lies ahead of groups, and names what is waited for, or may."""
         together: dict[tuple[object, ...], tuple[list[Group], tuple[Instruction, ...], bool]] = {}
         for group in groups:
-            certain, possible = self.ahead.of(group, kind, names)
-            ahead = certain or possible
-            if ahead:
-                places = tuple(one.pc for one in ahead)
+            by: dict[tuple[tuple[Instruction, ...], bool], list[int]] = {}
+            for warp in group.warps:
+                certain, possible = self.ahead.of(group, warp, kind, names)
+                if certain or possible:
+                    by.setdefault((certain or possible, bool(certain)), []).append(warp)
+            for (ahead, sure), warps in by.items():
                 cta = None if kind == "cluster" else group.cta.number
-                key = (cta, places, bool(certain), str(group.wait))
-                together.setdefault(key, ([], ahead, bool(certain)))[0].append(group)
+                key = cta, tuple(one.pc for one in ahead), sure, str(group.wait)
+                part = self._part(group, tuple(warps))
+                together.setdefault(key, ([], ahead, sure))[0].append(part)
         found = [
             Supply(tuple(alike), ahead, certain, _waits(alike[0]))
             for alike, ahead, certain in together.values()
         ]
         return sorted(found, key=lambda supply: not supply.certain)
+
+    def _part(self, group: Group, warps: tuple[int, ...]) -> Group:
+        """Some warps of a group."""
+        if warps == group.warps:
+            return group
+        key = id(group), warps
+        if key not in self._parts:
+            self._parts[key] = replace(group, warps=warps)
+            self._whole[id(self._parts[key])] = group
+        return self._parts[key]
+
+    def _group(self, part: Group) -> Group:
+        """The group that some warps are of."""
+        return self._whole.get(id(part), part)
 
     # ------------------------------------------------------------------ mbarriers
 
@@ -429,7 +448,7 @@ class _Graph:
 
     def _held(self, one: _Found, held: set[int]) -> bool:
         """Whether what could release a wait is itself held."""
-        every = [id(g) in held for supply in one.supplies for g in supply.groups]
+        every = [id(self._group(g)) in held for supply in one.supplies for g in supply.groups]
         return any(every) if one.needs_all else all(every)
 
     def _around(self, first: Group, of: Mapping[int, _Found], held: set[int]) -> tuple[Group, ...]:
@@ -439,8 +458,8 @@ class _Graph:
         while at is not None and not any(at is g for g in path):
             path.append(at)
             following = [
-                g for supply in of[id(at)].supplies if supply.certain
-                for g in supply.groups if id(g) in held
+                self._group(g) for supply in of[id(at)].supplies if supply.certain
+                for g in supply.groups if id(self._group(g)) in held
             ]  # fmt: skip
             away = [g for g in following if g is not at]
             at = next(iter(away or following), None)
