@@ -140,7 +140,7 @@ def _difference(place: Place, waits: Iterable[Stated]) -> str:
 def _wrong(
     answer: Answer, by_warp: Mapping[tuple[str, int, int], list[Stated]], stated: Stated
 ) -> Iterator[str]:
-    """Statements that are certain, and not so."""
+    """Statements that are certain, and not so: a line always is."""
     right: dict[tuple[str, int, int], list[Place]] = defaultdict(list)
     for place in answer.places:
         for cta in place.ctas:
@@ -152,25 +152,22 @@ def _wrong(
             continue
         where = f"{key[0]} CTA {key[1]} warp {key[2]}"
         for stand in stands:
-            if not stand["certain"] or stand["on"] in _OPEN:
-                continue
-            if places is None:
-                yield f"{where} waits ({stand['on']}), and has ended"
-            elif stand["passing"]:
-                yield f"{where}: its wait is over"
-            elif _is_part(stand) and stand["on"] == "lanes":
+            if stand["on"] in _OPEN or (_is_part(stand) and stand["on"] == "lanes"):
                 continue  # lanes that wait for those of the answer
-            else:
-                texts = [list(_differences(place, stand)) for place in places]
-                if all(texts):
-                    yield f"{where}: {texts[0][0]}"
-                    continue
-                lines = frozenset().union(
-                    *(p.lines for p, t in zip(places, texts, strict=True) if not t)
-                )
+            fitting = [p for p in places or () if not any(_differences(p, stand))]
+            if fitting and not stand["passing"]:
+                lines = frozenset(line for place in fitting for line in place.lines)
                 if stand["lines"] and not lines & set(stand["lines"]):
                     there = ", ".join(stand["lines"])
                     yield f"{where} at {there} instead of {', '.join(sorted(lines))}"
+            elif not stand["certain"]:
+                continue
+            elif places is None:
+                yield f"{where} waits ({stand['on']}), and has ended"
+            elif stand["passing"]:
+                yield f"{where}: its wait is over"
+            else:
+                yield f"{where}: {next(_differences(places[0], stand))}"
     if "proved" in stated["verdict"] and answer.places:
         yield "the kernel is said to be right"
 

@@ -85,5 +85,6 @@ def _mark(right: bool | None) -> str:
 
 def _remark(row: Row, before: str = "") -> str:
     missed = "; ".join((row.get("score") or {}).get("missed", ()))
-    text = row.get("error") or missed or row.get("note") or row.get("output") or ""
+    last = (row.get("output") or "").strip().splitlines()[-1:]
+    text = row.get("error") or missed or "".join(last) or row.get("note") or ""
     return before + " ".join(str(text).split())[:200] if text else ""

@@ -189,6 +189,7 @@ def test_what_is_right() -> None:
         ({"barrier": None}, (True, True, True), ""),
         ({"passing": True}, (False, False, True), "its wait is over"),
         ({"lines": ["k.cu:6"]}, (True, True, False), "at k.cu:6 instead of k.cu:5"),
+        ({"lines": ["k.cu:6"], "certain": False}, (True, True, False), "at k.cu:6 instead of"),
         ({"warps": [0]}, (False, False, True), ""),
         ({"warps": [0, 1, 3]}, (False, True, True), "waits (mbarrier), and has ended"),
         ({"on": "lanes", "lanes": 0xFF}, (True, False, True), ""),
