@@ -19,10 +19,11 @@ from tempfile import mkdtemp
 import click
 
 from tests.silicon.hangs import emitted
-from tests.silicon.hangs.campaign import TAIL, Campaign, imitation, launcher
+from tests.silicon.hangs.campaign import TAIL, Campaign, Other, imitation, launcher
 from tests.silicon.hangs.hang import Limits
+from tests.silicon.hangs.program_task import ProgramTask
 from tests.silicon.hangs.table import page, totals
-from tests.silicon.hangs.task import Task, copied_tasks, own_tasks
+from tests.silicon.hangs.task import NotCompiled, Task, copied_tasks, own_tasks
 from tests.silicon.hangs.triton_task import TASKS
 from tilesim.version import __version__
 
@@ -40,6 +41,20 @@ def _gpu() -> dict[str, str]:
     shown = subprocess.run(["nvcc", "--version"], capture_output=True, text=True).stdout
     release = shown.partition("release ")[2].partition(",")[0]
     return {**found, "nvcc": release, "tilesim": __version__, "date": date.today().isoformat()}
+
+
+def _others(folder: Path, only: str, *, triton: bool) -> list[Other]:
+    """A program with a main, and Triton's kernels if torch is there."""
+    found: list[Other] = []
+    program = ProgramTask(folder / "program")
+    try:
+        program.compile()
+        found.append(program)
+    except (NotCompiled, OSError, subprocess.TimeoutExpired) as error:
+        click.echo(str(error))
+    if triton and find_spec("torch") is not None:
+        found += TASKS
+    return [task for task in found if only in task.id]
 
 
 @click.command(help=__doc__)
@@ -71,9 +86,7 @@ def main(
             tasks += emitted.tasks(folder / "src" / "emitted")
         every = campaign.prepared([task for task in tasks if only in task.id], jobs)
         click.echo(f"{len(every)} programs after {time.monotonic() - started:.0f} s")
-        with_triton = not no_triton and not no_gpu and find_spec("torch") is not None
-        triton = [task for task in TASKS if with_triton and only in task.id]
-        campaign.run(every, triton, jobs)
+        campaign.run(every, [] if no_gpu else _others(folder, only, triton=not no_triton), jobs)
     finally:
         document = {**facts, "seconds": round(time.monotonic() - started), "rows": campaign.rows}
         (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -24,6 +24,7 @@ from tests.autopsy.scrub import read as dump_bytes
 from tests.silicon.hangs.answer import Answer
 from tests.silicon.hangs.hang import SMALL, Limits, Run, Undead, end_with, run
 from tests.silicon.hangs.own import STATES
+from tests.silicon.hangs.program_task import ProgramTask
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.task import (
     STUCK,
@@ -178,6 +179,8 @@ def _excepts(answer: Answer | None) -> bool:
     return answer is not None and any(place.on == "exception" for place in answer.places)
 
 
+#: programs that are no kernel with a launch
+Other = TritonTask | ProgramTask
 #: the command of a start
 Command = Callable[[Start], Sequence[str]]
 
@@ -242,9 +245,7 @@ class Campaign:
 
     # ------------------------------------------------------------------ on the GPU
 
-    def run(
-        self, every: Sequence[Prepared], triton: Sequence[TritonTask] = (), jobs: int = 4
-    ) -> None:
+    def run(self, every: Sequence[Prepared], others: Sequence[Other] = (), jobs: int = 4) -> None:
         """Hangs them, and reads what they leave; ends early if a process cannot be killed."""
         with ThreadPoolExecutor(jobs) as readers:
             try:
@@ -252,10 +253,10 @@ class Campaign:
                     if not self._more(start.id):
                         break
                     self._guarded(start.id, self._one, start, readers)
-                for task in triton:
+                for task in others:
                     if not self._more(task.id):
                         break
-                    self._guarded(task.id, self._triton, task, readers)
+                    self._guarded(task.id, self._other, task, readers)
                 self._watched(every)
                 self._twins(every)
             except Undead as error:
@@ -293,7 +294,7 @@ class Campaign:
             readers.submit(self._read, own, found.dump, given, answer, os.environ)
         self._dumps.append((found.dump, start.id, one.kernels))
 
-    def _triton(self, task: TritonTask, readers: ThreadPoolExecutor) -> None:
+    def _other(self, task: Other, readers: ThreadPoolExecutor) -> None:
         cache = self._folder / "triton" / task.name
         env = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
         limits = replace(self._limits, start=min(90.0, max(5.0, self.left())))
@@ -302,7 +303,7 @@ class Campaign:
         if found.dump is None:
             self._row(row)
             return
-        how = {**row, "ptx": "Triton's cache"}
+        how = {**row, "ptx": task.ptx}
         readers.submit(self._read, how, found.dump, (), task.answer, env)
         self._dumps.append((found.dump, task.id, (task.kernel,)))
 

@@ -42,6 +42,11 @@ class TritonTask:
     ctas: str = "0"
 
     @property
+    def ptx(self) -> str:
+        """Where its PTX is found."""
+        return "Triton's cache"
+
+    @property
     def id(self) -> str:
         """Its name in the results."""
         return f"triton/{self.name}"
