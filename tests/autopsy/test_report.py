@@ -111,7 +111,7 @@ def test_ctas_that_do_not_run_are_told_from_those_that_do(tmp_path: Path) -> Non
     said = " ".join(render(autopsy(path, check=False)).split())
     assert (
         "3 of 133 CTAs resident, 130 not started or ended; all 15 warps wait resident 3 CTAs on 3 "
-        "of 132 SMs; at most 1 on one; a CTA has 160 threads of 32 registers each, 3,200 bytes of "
+        "of 132 SMs; a CTA has 160 threads of 32 registers each, 3,200 bytes of "
         "shared memory whether the other CTAs have ended or have not begun is not in the dump"
     ) in said
 

@@ -124,11 +124,19 @@ def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
     shown: set[SourceLine] = set()
     for label, wanted in (("waits", True), ("others", False)):
         entries = [e for e in launch.entries if is_waiting(e) == wanted]
+        # lanes that wait for those of their warp, which come to it, say the least
+        entries.sort(key=lambda e: isinstance(e.wait, WarpWait) and bool(e.supplies))
         yield from _entries(label, entries, launch, shown, style)
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
-        around = " -> ".join(groups_text([g]) for g in (*cycle, cycle[0]))
-        yield from _field("cycle", around, style)
+        yield from _field("cycle", cycle_text(cycle), style)
+
+
+def cycle_text(cycle: Sequence[Group]) -> str:
+    """``warps 0-3 -> warp 4 -> warps 0-3``, with their CTAs if these are several."""
+    several = len({g.cta.number for g in cycle}) > 1
+    named = [f"CTA {g.cta.number} " * several + groups_text([g]) for g in cycle]
+    return " -> ".join((*named, named[0]))
 
 
 #: kernels that have not begun, groups of warps, notes on each and culprits that are shown
@@ -201,7 +209,8 @@ def waiting_text(launch: Launched) -> str:
     unless = f", {doubtful} of them unless they have just passed" if doubtful else ""
     warps = count(every, "warp")
     if waits == every:
-        return f"{f'all {warps} wait' if every > 1 else 'its warp waits'}{unless}"
+        all_ = {1: "its warp waits", 2: "both warps wait"}.get(every, f"all {warps} wait")
+        return f"{all_}{unless}"
     return f"{waits} of {warps} {'wait' if waits != 1 else 'waits'}{unless}"
 
 
@@ -217,7 +226,7 @@ def room(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
         return
     device = launch.device
     if launch.ctas:
-        yield "resident", f"{_held(launch)}; at most {_most_on_one(launch)} on one; {needs(launch)}"
+        yield "resident", f"{_held(launch)}; {needs(launch)}"
     elif launch.kernel is not None:
         yield "needs", needs(launch)
     others = [o for o in found.launches if o.device == device and o.ctas and o is not launch]
@@ -232,13 +241,10 @@ def room(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
 
 
 def _held(launch: Launched) -> str:
-    sms = len({cta.sm for cta in launch.ctas})
-    return f"{count(len(launch.ctas), 'CTA')} on {sms} of {launch.device.sms} SMs"
-
-
-def _most_on_one(launch: Launched) -> int:
-    """The most CTAs that an SM has."""
-    return max(Counter(cta.sm for cta in launch.ctas).values())
+    """``264 CTAs on 132 of 132 SMs, at most 2 on one``."""
+    on = Counter(cta.sm for cta in launch.ctas)
+    most = f", at most {max(on.values())} on one" if len(on) < len(launch.ctas) else ""
+    return f"{count(len(launch.ctas), 'CTA')} on {len(on)} of {launch.device.sms} SMs{most}"
 
 
 def needs(launch: Launched) -> str:
@@ -341,21 +347,31 @@ def entry_notes(entry: Entry, launch: Launched) -> list[str]:
     doubt = () if entry.wait.certain else (entry.wait.evidence,)
     made = dict.fromkeys(place(i) for i in entry.initialised)
     where = (f"initialised at {', '.join(made)}",) if made else ()
-    return [*doubt, *where, *entry.state, *(_supply(s, entry, launch) for s in entry.supplies)]
+    return [*doubt, *where, *entry.state, *_supplies(entry, launch)]
 
 
-def _supply(supply: Supply, entry: Entry, launch: Launched) -> str:
-    """``warp 4 has an arrival on it ahead, at ring.cu:9 < ring.cu:19; it waits for ...``; CTAs if
-    they are others than that of the entry."""
-    ctas = {g.cta.number: g.cta for g in supply.groups}
-    own = list(ctas.values()) == [entry.groups[0].cta]
-    of = "" if own else f" of CTA{'' if len(ctas) == 1 else 's'} {ranges(sorted(ctas))}"
-    places = dict.fromkeys(place(i) for i in supply.instructions)
-    has, subject = ("have", "they") if _several(supply.groups) else ("has", "it")
-    what = _RELEASES.get(type(entry.wait), _ANYTHING)[not supply.certain]
-    also = f"; {subject} {_named(doing(supply.groups), launch)}"
-    where = ", ".join(places)
-    return f"{groups_text(supply.groups)}{of} {has} {what} ahead, at {where}{also}"
+def _supplies(entry: Entry, launch: Launched) -> Iterator[str]:
+    """``warp 4 has an arrival on it ahead, at ring.cu:9 < ring.cu:19; it waits for ...``.
+
+    Those at one place are said together; CTAs are named if they are others than the entry's.
+    """
+    together: dict[tuple[object, ...], list[Supply]] = {}
+    for supply in entry.supplies:
+        stands = where(supply.groups[0], launch)
+        key = (supply.instructions, supply.certain, type(supply.groups[0].wait), stands)
+        together.setdefault(key, []).append(supply)
+    for alike in together.values():
+        groups = [g for supply in alike for g in supply.groups]
+        ctas = {g.cta.number: g.cta for g in groups}
+        own = list(ctas.values()) == [entry.groups[0].cta]
+        of = "" if own else f" of CTA{'' if len(ctas) == 1 else 's'} {ranges(sorted(ctas))}"
+        has, subject = ("have", "they") if _several(groups) else ("has", "it")
+        what = _RELEASES.get(type(entry.wait), _ANYTHING)[not alike[0].certain]
+        at = ", ".join(dict.fromkeys(place(i) for i in alike[0].instructions))
+        does = _named(doing(groups), launch)
+        if len({str(g.wait) for g in groups}) > 1:
+            does = f"{does.partition(' ')[0]} at {where(groups[0], launch)}"
+        yield f"{groups_text(groups)}{of} {has} {what} ahead, at {at}; {subject} {does}"
 
 
 def _named(text: str, launch: Launched) -> str:

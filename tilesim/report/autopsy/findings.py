@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.text import (
+    cycle_text,
     doing,
     entry_notes,
     entry_text,
@@ -47,7 +48,7 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
     notes = [line for e in entries for line in (entry_text(e, launch), *entry_notes(e, launch))]
     cycle = [g for g in found.cycle if g.cta.grid is launch.grid]
     if cycle:
-        notes.append(f"cycle: {' -> '.join(groups_text([g]) for g in (*cycle, cycle[0]))}")
+        notes.append(f"cycle: {cycle_text(cycle)}")
     finding = Finding("deadlock", waiting_text(launch), sides, tuple(notes))
     match = launch.diagnosis and launch.diagnosis.match
     if not match:
