@@ -204,11 +204,27 @@ def test_a_phase_that_is_complete_lets_its_waiters_go(tmp_path: Path) -> None:
 
 
 @needs.compiler
-def test_a_word_that_is_no_mbarrier(tmp_path: Path) -> None:
-    one = entry(pair(tmp_path, 0x123, word(0, 96, 96)), 1, 2, 3)
-    assert one.state[0] == "its word 0x0000000000000123 is no mbarrier of a layout that is known"
+@pytest.mark.parametrize(
+    ("arch", "reason"),
+    [
+        ((9, 0), "it is no mbarrier: none was initialised there, or it was overwritten"),
+        ((8, 0), "the layout on sm_80 is not known"),
+    ],
+)
+def test_a_word_that_is_no_mbarrier(tmp_path: Path, arch: tuple[int, int], reason: str) -> None:
+    stands = [waiting(1, question("pair", CONSUMER), FULL, 0)]
+    block = Block(stands, shared((FULL, 0x123)))
+    one = entry(graph(tmp_path, "pair", [block], arch=arch), 1)
+    assert one.state[0] == f"its word is 0x0000000000000123: {reason}"
     assert one.mbarrier is None
     assert not one.passing
+
+
+@needs.compiler
+def test_an_address_of_a_cta_that_is_not_there(tmp_path: Path) -> None:
+    stands = [waiting(1, question("pair", CONSUMER), FULL + (255 << 24), 0)]
+    one = entry(graph(tmp_path, "pair", [Block(stands)]), 1)
+    assert one.state == ("there is no CTA 255",)
 
 
 @needs.compiler

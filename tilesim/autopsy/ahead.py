@@ -290,8 +290,8 @@ def _kinds(one: Instruction) -> tuple[Kind, ...]:
         case "SYNCS" if "ARRIVE" in modifiers:
             if "A0TX" in modifiers:
                 return ("bytes",)
-            # A0TR, A0T1: more is expected, nothing arrives
-            return () if {"A0TR", "A0T1"} & {*modifiers} else ("arrival",)
+            # A0TR, A0T1: bytes are expected, nothing arrives
+            return () if any(m.startswith("A0") for m in modifiers) else ("arrival",)
         case "ARRIVES" | "UTCBAR":
             return ("arrival",)
         case "UTMALDG" | "STAS" | "REDAS" | "UGETNEXTWORKID":

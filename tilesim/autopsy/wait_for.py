@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tilesim.autopsy.ahead import Ahead, Kind, Names
 from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid
-from tilesim.autopsy.mbarrier_word import Mbarrier, decode
+from tilesim.autopsy.mbarrier_word import Mbarrier, decode, evidence
 from tilesim.autopsy.standing import Launch
 from tilesim.autopsy.waits import (
     ClusterBarrierWait,
@@ -234,7 +234,10 @@ class _Graph:
         rank = found.cta.rank if wait.rank is None else wait.rank
         owner = peers[rank] if rank < len(peers) else None
         if owner is None:
-            found.state.append(f"CTA {rank} of the cluster has ended")
+            inside = rank < len(peers)
+            found.state.append(
+                f"CTA {rank} of the cluster has ended" if inside else f"there is no CTA {rank}"
+            )
             return
         names = Names(owner, wait.address)
         found.initialised = self.ahead.initialised(wait.address)
@@ -271,7 +274,13 @@ class _Graph:
         word = int.from_bytes(data[at : at + 8], "little")
         state = decode(word, self.launch.arch)
         if state is None:
-            found.state.append(f"its word {word:#018x} is no mbarrier of a layout that is known")
+            major, minor = self.launch.arch
+            reason = (
+                f"the layout on sm_{major}{minor} is not known"
+                if evidence(self.launch.arch) is None
+                else "it is no mbarrier: none was initialised there, or it was overwritten"
+            )
+            found.state.append(f"its word is {word:#018x}: {reason}")
             return True, True
         found.mbarrier = state
         text = f"{wait.name} is in a phase of parity {state.parity}: "

@@ -95,7 +95,8 @@ class WarpWait(Standing):
     def __str__(self) -> str:
         if not self.missing:
             return "waits for other lanes of its warp"
-        return f"waits for lanes {ranges(numbers(self.missing))} of its warp"
+        lanes = numbers(self.missing)
+        return f"waits for lane{'' if len(lanes) == 1 else 's'} {ranges(lanes)} of its warp"
 
 
 @dataclass(frozen=True)
