@@ -105,7 +105,7 @@ def prepare(task: Task, folder: Path) -> Prepared:
         for kind in ("lines", "plain"):
             plan = {"image": f"{kind}.cubin", "launches": launches, "ends": task.ends}
             (own / f"{kind}.json").write_text(json.dumps(plan))
-        made = Prepared(task, own, kernels, task.answer, not task.ends)
+        made = Prepared(task, own, kernels, task.answer, not task.ends, note=task.about)
         return _with_answer(made, ptx, launches)
     except (NotCompiled, TilesimError) as error:
         return Prepared(task, own, problem=str(error))
@@ -117,7 +117,7 @@ def _with_answer(made: Prepared, ptx: str, launches: Sequence[Mapping[str, Any]]
         return made
     report = checked(ptx, launches[0])
     found = ", ".join(sorted(report.rules)) or report.verdict
-    note = f"check: {found}"
+    note = f"{task.about}; check: {found}" if task.about else f"check: {found}"
     if task.ends:
         right = report.verdict in ("proved", "exhausted", "bounded")
         return replace(made, note=note, problem="" if right or task.derived else note)

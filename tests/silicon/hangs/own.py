@@ -33,8 +33,8 @@ class Waits:
 class Row:
     """A program: what it leaves behind, and whether it has a right twin.
 
-    ``ends``: it does not hang. ``excepts``: it ends in an exception, at which the driver dumps by
-    itself. ``unchecked``: why `tilesim.check` has no verdict on it.
+    ``shows`` says what is shown in it. ``ends``: it does not hang. ``unchecked``: why
+    `tilesim.check` has no verdict on it.
     """
 
     name: str
@@ -43,7 +43,6 @@ class Row:
     rule: str = "deadlock"
     twin: bool = True
     ends: bool = False
-    excepts: bool = False
     unchecked: str = ""
 
     @property
@@ -110,9 +109,11 @@ ROWS: tuple[Row, ...] = (
         (Waits("0-2", "named barrier", "one", id=1, threads=128),
          Waits("3", "named barrier", "two", id=2, threads=64))),
     Row("named_register", "a named barrier of a register's number",
-        (Waits("0-2", "named barrier", "culprit", id=6, threads=128),)),
+        (Waits("0-2", "named barrier", "named", id=6, threads=128),
+         Waits("3", "mbarrier", "wait", Barrier(3, 3)))),
     Row("reduce", "a named barrier that reduces",
-        (Waits("0-1", "named barrier", "culprit", id=5, threads=96),)),
+        (Waits("0-1", "named barrier", "reduce", id=5, threads=96),
+         Waits("2", "mbarrier", "wait", Barrier(2, 2)))),
     Row("cluster_barrier", "the barrier of a cluster, and an arrival behind it",
         (Waits("0-1", "cluster barrier", "cluster"),
          Waits("0-1", "mbarrier", "wait", Barrier(1, 1), ctas="1"))),
@@ -157,7 +158,7 @@ ROWS: tuple[Row, ...] = (
     Row("exited", "a CTA that has ended, and the barrier of its cluster", twin=False, ends=True),
     Row("trap", "a watchdog's trap",
         (Waits("0", "exception", "trap"), Waits("1", "mbarrier", "wait", Barrier(2, 3))),
-        twin=False, excepts=True, unchecked="trap is not read"),
+        twin=False, unchecked="trap is not read"),
     Row("states", "barriers in known states",
         (Waits("0", "mbarrier", "wait", Barrier(1, 2, 48)),), twin=False),
     Row("ways", "every way to wait",

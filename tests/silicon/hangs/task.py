@@ -52,6 +52,7 @@ class Task:
     culprits: frozenset[str] = frozenset()
     may_hang: bool = False
     checked: bool = True
+    about: str = ""
 
 
 def fixed(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def own_tasks(folder: Path) -> Iterator[Task]:
         source, checked = folder / row.path.name, not row.unchecked
         yield Task(
             f"own/{row.name}", source, launches(document), (),
-            None if row.ends else row.answer, ends=row.ends, checked=checked,
+            None if row.ends else row.answer, ends=row.ends, checked=checked, about=row.shows,
         )  # fmt: skip
         if row.twin:
             yield Task(
