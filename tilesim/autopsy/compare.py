@@ -121,6 +121,15 @@ class _State(NamedTuple):
         return f"is in a phase of parity {self.parity}, {missing}"
 
 
+class _NoMbarrier(NamedTuple):
+    """A word of a dump, in the place of an mbarrier, that is none."""
+
+    word: int
+
+    def __str__(self) -> str:
+        return f"is none, but {self.word:#x}: none was initialised there, or it was overwritten"
+
+
 class _Stand(NamedTuple):
     """What a warp, or some lanes of it, waits for, as far as it is known (None: not).
 
@@ -134,7 +143,7 @@ class _Stand(NamedTuple):
     barrier: int | None = None
     rank: int | None = None
     parity: int | None = None
-    state: _State | None = None
+    state: _State | _NoMbarrier | None = None
     variable: str = ""
     said: str = ""
 
@@ -147,7 +156,7 @@ class _There(NamedTuple):
     """A CTA of the dump; ``state`` of the mbarrier at an address, as far as it is known."""
 
     stands: _Stands
-    state: Callable[[int], _State | None]
+    state: Callable[[int], _State | _NoMbarrier | None]
 
 
 class _Here(NamedTuple):
@@ -188,7 +197,8 @@ def _of_group(dump: CoreDump, group: Group, arch: tuple[int, int]) -> _Stand:
     if isinstance(wait, MbarrierWait):
         own = wait.rank is None or wait.rank == group.cta.rank
         rank = None if own else wait.rank
-        owner = group.cta if own else dump.cluster_of(group.cta)[wait.rank or 0]
+        peers = dict(enumerate(dump.cluster_of(group.cta)))
+        owner = group.cta if own else peers.get(wait.rank or 0)
         state = None if wait.address is None else _state_at(owner, wait.address, arch)
         return _Stand("mbarrier", line, wait.address, rank, wait.parity, state, said=said)
     if isinstance(wait, NamedBarrierWait):
@@ -201,12 +211,14 @@ def _place(wait: Wait) -> str:
     return f" at {lines[-1]}" if lines else ""
 
 
-def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | None:
+def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | _NoMbarrier | None:
     data = None if cta is None else cta.shared
-    if data is None or not 0 <= address <= len(data) - 8:
+    known = mbarrier_word.evidence(arch) is not None
+    if data is None or not known or not 0 <= address <= len(data) - 8:
         return None
-    word = mbarrier_word.decode(int.from_bytes(data[address : address + 8], "little"), arch)
-    return None if word is None else _State(word.parity, word.pending, word.tx)
+    word = int.from_bytes(data[address : address + 8], "little")
+    own = mbarrier_word.decode(word, arch)
+    return _NoMbarrier(word) if own is None else _State(own.parity, own.pending, own.tx)
 
 
 def _of_run(machines: Iterable[Machine]) -> dict[int, _Here]:
@@ -372,7 +384,9 @@ def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     both = None not in (there.parity, here.parity)
     if there.rank != here.rank or (both and there.parity != here.parity):
         return False
-    if there.state is not None and here.state is not None and there.state != here.state:
+    # a word that is no mbarrier is a difference of its own: of the barrier, not of the warp
+    states = there.state, here.state
+    if all(isinstance(one, _State) for one in states) and there.state != here.state:
         return False
     return places.fits(there, here)
 
@@ -596,9 +610,14 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     ctas = len(found.differences)
     whole = "the CTA" if ctas == 1 else f"all {ctas} CTAs"
     stands = [s for cta in hang.ctas.values() for own in cta.stands.values() for s in own]
+    unread = any(s.kind == "mbarrier" and None in (s.barrier, s.parity) for s in stands)
     says = [
         f"check finds this hang: in {whole} of the dump the same warps wait for the same as in its "
         "deadlock, at the same instructions and with the same parities"
+        if not unread
+        else f"check finds this hang, as far as the dump shows it: in {whole} of it the same warps "
+        "wait at the same instructions as in its deadlock; for which mbarriers and parities they "
+        "wait is not in the dump"
     ]
     others = sum(cta.number != number for cta, number in found.counterparts.items())
     if others:
