@@ -580,3 +580,73 @@ extern "C" __global__ void __launch_bounds__(256, 1) f(const u32 *x, u32 *y, int
   else { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
   y[t] = 1;
 }
+
+//// mbarrier, an answer that is dropped
+extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
+  __shared__ u64 bar[8];
+  const int t = threadIdx.x;
+  if (t == 0) { init(bar, 128); fence_init(); }
+  __syncthreads();
+  arrive(bar);
+  bool done = false;
+  while (!done) look(bar, 0);
+  y[t] = 1;
+}
+
+//// barrier of three warps, and one that waits for lanes
+extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
+  __shared__ u64 bar[8];
+  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+  if (t == 0) { init(bar, 1); fence_init(); }
+  __syncthreads();
+  if (warp == 3) {
+    if (lane < 8) wait(bar, 0);
+    else if (lane < 16) while (load_acquire(y) == 0) {}
+    __syncwarp();
+  }
+  sync_of<4, 128>();
+  y[t + 32] = 1;
+}
+
+//// remote flag of another CTA: ctas=2 threads=64 cluster=2
+extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1) f(const u32 *x, u32 *y, int n) {
+  __shared__ u32 flag;
+  __shared__ u64 bar;
+  const int t = threadIdx.x;
+  if (t == 0) { flag = 0; init(&bar, 1); fence_init(); }
+  cluster_sync();
+  if (t == 32 && rank() == 0) {
+    u32 v;
+    do asm volatile("ld.acquire.cluster.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(there(&flag, 1)) : "memory");
+    while (v != 3);
+  }
+  if (rank() == 1) wait(&bar, 0);
+  cluster_sync();
+  y[t] = 1;
+}
+
+//// ring whose consumers leave early: threads=160
+extern "C" __global__ void __launch_bounds__(160) f(const u32 *x, u32 *y, int n) {
+  __shared__ alignas(128) u32 buf[1024];
+  __shared__ u64 full[4], empty[4];
+  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+  if (t == 0) {
+    for (int i = 0; i < 4; ++i) { init(full + i, 1); init(empty + i, 4); }
+    fence_init();
+  }
+  __syncthreads();
+  u32 sum = 0;
+  if (warp == 4) {
+    if (lane == 0) for (int i = 0; i < 2 * n; ++i) {
+      wait(empty + i % 4, (i / 4 & 1) ^ 1);
+      expect(full + i % 4, 1024);
+      copy(buf + i % 4 * 256, x + i * 256, 1024, full + i % 4);
+    }
+  } else for (int i = 0; i < n - (warp == 2); ++i) {
+    wait(full + i % 4, i / 4 & 1);
+    sum += buf[i % 4 * 256 + t];
+    __syncwarp();
+    if (lane == 0) arrive(empty + i % 4);
+  }
+  y[t] = sum;
+}

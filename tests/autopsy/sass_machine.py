@@ -47,6 +47,8 @@ WORD = 0xFFFFFFFF
 #: generic address of the parameters, and of the first buffer
 PARAMETERS = 0x7F10_0000_0000
 BUFFERS = 0x7F20_0000_0000
+#: upper word of the generic addresses of shared memory
+WINDOW = 0x7F40
 #: instructions of all warps together, at most
 MOST_STEPS = 3_000_000
 UNKNOWN = -1
@@ -531,6 +533,10 @@ class Machine:
                 value |= upper << 32
             total += value
         return total if place.wide else total & WORD
+
+    def generic(self, warp: Warp, place: Place, lane: int) -> int:
+        """The generic address that a lane names: nvdisasm does not say that it is a pair."""
+        return self.address(warp, place._replace(wide=True), lane)
 
     # ------------------------------------------------------------------ shared memory
 

@@ -18,6 +18,7 @@ from tests.autopsy.sass_machine import (
     LANES,
     PARAMETERS,
     UNKNOWN,
+    WINDOW,
     WORD,
     Buffer,
     Constant,
@@ -405,6 +406,7 @@ def _special(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> No
         "SR_CTAID.X": cta.index[0], "SR_CTAID.Y": cta.index[1], "SR_CTAID.Z": cta.index[2],
         "SR_LANEID": lanes, "SR_CgaCtaId": cta.rank, "SRZ": 0, "SR_LTMASK": (1 << lanes) - 1,
         "SR_LEMASK": (2 << lanes) - 1, "SR_EQMASK": 1 << lanes, "SR_CgaSize": len(cta.cluster.ctas),
+        "SR_SWINHI": WINDOW,
     }  # fmt: skip
     found = np.atleast_1d(np.array(values.get(name, UNKNOWN), np.int64))
     m.set(w, parse(result), found, guard)
@@ -837,12 +839,12 @@ def _load_global(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -
     size, _ = _size(one)
 
     def read(lane: int) -> bytes | None:
-        address = m.address(w, place, lane)
         assert isinstance(place, Place)
+        address = m.generic(w, place, lane)
         if address < 0:
             return None
-        if not place.wide:  # shared memory of the cluster
-            return _bytes(*m.owner(w.cta, address), size)
+        if address >> 32 == WINDOW:
+            return _bytes(*m.owner(w.cta, address & WORD), size)
         found = m.memory.find(address, size)
         if found is None:
             raise Unsupported(f"a load at {address:#x}")
@@ -888,33 +890,34 @@ def _put(
 def _store_shared(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
     place, source = _operands(one)
     for lane in lanes_of(guard):
-        address = m.address(w, place, lane)
-        if address < 0:
-            raise Unsupported("a store to shared memory at an address that is not known")
-        cta, at = m.owner(w.cta, address)
-        value = _stored(m, w, one, source, lane)
-        _put(m, cta.shared, cta.known, at, value, _size(one)[0])
+        _store(m, w, one, source, lane, m.address(w, place, lane))
 
 
-@_opcode("STG")
+def _store(
+    m: Machine, w: Warp, one: Instruction, source: Operand, lane: int, address: int
+) -> None:  # fmt: skip
+    if address < 0:
+        raise Unsupported("a store to shared memory at an address that is not known")
+    cta, at = m.owner(w.cta, address)
+    _put(m, cta.shared, cta.known, at, _stored(m, w, one, source, lane), _size(one)[0])
+
+
+@_opcode("STG", "ST")
 def _store_global(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
     place, source = _operands(one)
+    assert isinstance(place, Place)
     for lane in lanes_of(guard):
-        address = m.address(w, place, lane)
+        address = m.generic(w, place, lane)
         if address < 0:
             raise Unsupported("a store at an address that is not known")
+        if address >> 32 == WINDOW:
+            _store(m, w, one, source, lane, address & WORD)
+            continue
         found = m.memory.find(address, _size(one)[0])
         if found is None:
             raise Unsupported(f"a store at {address:#x}")
         buffer, at = found
         _put(m, buffer.data, buffer.known, at, _stored(m, w, one, source, lane), _size(one)[0])
-
-
-@_opcode("ST")
-def _store_generic(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
-    place, _ = _operands(one)
-    assert isinstance(place, Place)
-    (_store_global(m, w, one, mask, guard) if place.wide else _store_shared(m, w, one, mask, guard))
 
 
 @_opcode("ATOMG", "REDG", "RED", "ATOMS", "ATOM")
@@ -927,11 +930,12 @@ def _atomic(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> Non
     size = 8 if "64" in one.modifiers else 4
     kind = next((k for k in one.modifiers if k in _ATOMICS), None)
     for lane in lanes_of(guard):
-        address = m.address(w, place, lane)
+        own = one.base == "ATOMS"
+        address = m.address(w, place, lane) if own else m.generic(w, place, lane)
         if address < 0:
             raise Unsupported("an atomic at an address that is not known")
-        if one.base == "ATOMS":
-            cta, at = m.owner(w.cta, address)
+        if own or address >> 32 == WINDOW:
+            cta, at = m.owner(w.cta, address & WORD)
             data, known = cta.shared, cta.known
         else:
             found = m.memory.find(address, size)

@@ -8,17 +8,22 @@ show what an autopsy makes of a state, not which states hardware leaves.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
+from typing import Any
 
 import click
 
 from tests.autopsy.hanging_kernels import KERNELS
 from tests.autopsy.sass_machine import Unsupported
 from tests.autopsy.simulated_hang import ENDS, Hang, Kernel, Stand, compiled
+from tests.kernels.faults import VARIANTS
 from tilesim.autopsy.pipeline import Autopsy, autopsy
 from tilesim.autopsy.wait_for import Entry
 from tilesim.autopsy.waits import (
@@ -34,15 +39,19 @@ from tilesim.autopsy.waits import (
     WarpWait,
 )
 from tilesim.checker import check
+from tilesim.cubin.image import Image
 from tilesim.errors import TilesimError
 from tilesim.findings.finding import Finding
 from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
-from tilesim.gpu.errors import EmitError
+from tilesim.ir.program import Program
 from tilesim.kernels.registry import cases
+from tilesim.ptx.description import loads_all
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.records import dataclass
+
+Inputs = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,8 @@ def scored(hang: Hang, found: Autopsy, *, agrees: bool) -> Score:
             verdict, why = judged(hang, stand, group.wait)
             good &= verdict in ("right", "open")
             full &= verdict == "right"
+            if verdict == "wrong" and _has_just_passed(stand, entry):
+                continue
             if verdict == "wrong":
                 wrong.append(f"warp {warp} of CTA {cta}: {group.wait}, but {why}")
             wrong += _state(hang, stand, entry)
@@ -122,7 +133,7 @@ def judged(hang: Hang, stand: Stand, wait: Wait) -> tuple[str, str]:
     """What a wait that is said of lanes is: ``right``, ``open`` (not all of it is said), ``missed``
     (it is not known to be one) or ``wrong``, and why."""
     if isinstance(wait, Running | Sleep):
-        return "missed", ""
+        return ("right" if stand.kind == "spin" else "missed"), ""
     whole = True
     match stand.kind, wait:
         case "mbarrier", MbarrierWait():
@@ -172,9 +183,16 @@ def _word(hang: Hang, stand: Stand) -> int | None:
     return int.from_bytes(found[0].data[found[1] : found[1] + 4], "little")
 
 
+def _has_just_passed(stand: Stand, entry: Entry) -> bool:
+    """Whether what is said is that lanes have come to a barrier, and wait unless they have just
+    passed it: so they have."""
+    wait = entry.wait
+    return isinstance(wait, NamedBarrierWait) and not wait.certain and stand.kind != "named"
+
+
 def _state(hang: Hang, stand: Stand, entry: Entry) -> Iterator[str]:
     """False statements about the barrier."""
-    if entry.passing:
+    if entry.passing and not _has_just_passed(stand, entry):
         yield f"the wait of warp {stand.warp[1]} is said to be over: {entry.wait}"
     if entry.mbarrier is not None and stand.kind == "mbarrier":
         state = hang.machine.state(hang.machine.ctas[stand.cta], stand.address)
@@ -252,20 +270,57 @@ def own_kernels() -> Iterator[Kernel]:
         yield Kernel(name, compiled(one.source), "sm_90a", one.launch)
 
 
+def _emitted(name: str, built: Callable[[], Program], inputs: Inputs) -> Iterator[Kernel]:
+    """A kernel as it is emitted; nothing if it is rejected, or cannot be emitted."""
+    try:
+        source = emit(built())
+        launch = describe(source, inputs)
+    except TilesimError:
+        return
+    yield Kernel(name, compiled(source.text, source.arch), source.arch, launch)
+
+
 def gallery() -> Iterator[Kernel]:
-    """Rows of the gallery and of its bugs that fail, as they are emitted."""
+    """Rows of the gallery and of its bugs that fail."""
     for case in cases():
         if case.expected == "failed":
+            yield from _emitted(case.target.removeprefix("tilesim.kernels."), case.build, None)
+
+
+def faults() -> Iterator[Kernel]:
+    """The corpus of kernels with faults."""
+    for variant in VARIANTS:
+        if not variant.is_right:
+            build = partial(variant.kernel.build, **variant.params)
+            yield from _emitted(variant.name, build, variant.inputs)
+
+
+def _folder(folder: Path) -> Iterator[Kernel]:
+    """CUDA C++ beside descriptions of launches (``name.cu``, ``name.launch.json``), with what
+    it includes from the folder."""
+    for path in sorted(folder.glob("*.cu")):
+        described = path.with_suffix(".launch.json")
+        if described.exists():
+            text = _INCLUDE.sub(lambda one: (folder / one[1]).read_text(), path.read_text())
+            text = _STANDARD.sub("", text.replace("#pragma once", ""))
             try:
-                source = emit(case.build())
-                cubin = compiled(source.text, source.arch)
-                name = case.target.removeprefix("tilesim.kernels.")
-                yield Kernel(name, cubin, source.arch, describe(source))
-            except EmitError:
+                cubin = compiled(_INTEGERS + text)
+            except Unsupported:  # it needs headers that NVRTC lacks
                 continue
+            entry = Image(cubin).kernels[0].name
+            said = {"entry": entry, **json.loads(described.read_text())}
+            (launch,) = loads_all(json.dumps(said), str(described))
+            yield Kernel(path.stem, cubin, "sm_90a", launch)
 
 
-SETS = {"own": own_kernels, "gallery": gallery}
+_INCLUDE = re.compile(r'#include "([^"]+)"')
+_STANDARD = re.compile(r"#include <[^>]+>")
+_INTEGERS = """
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned uint32_t;
+typedef unsigned long long uint64_t; typedef int int32_t; typedef long long int64_t;
+"""
+
+SETS = {"own": own_kernels, "gallery": gallery, "faults": faults}
 
 
 @dataclass
@@ -297,19 +352,25 @@ class Totals:
 
 @click.command()
 @click.argument("sets", nargs=-1, type=click.Choice(sorted(SETS)))
+@click.option(
+    "--cuda", type=click.Path(path_type=Path), help="A folder of .cu with .launch.json beside each."
+)
 @click.option("--only", default="", help="Kernels whose names have this.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A folder to keep the dumps in.")
 @click.option("--ptx/--no-ptx", default=True, help="Look for the cause, too.")
 @click.option("--seed", default=0, help="Of the places at which warps stand.")
-def main(sets: tuple[str, ...], only: str, keep: Path | None, ptx: bool, seed: int) -> None:
+def main(
+    sets: tuple[str, ...], cuda: Path | None, only: str, keep: Path | None, ptx: bool, seed: int
+) -> None:  # fmt: skip
     """Print what autopsies say of simulated dumps, and how much of it is right."""
     totals = Totals()
+    chosen = [SETS[name]() for name in sets or (() if cuda else SETS)]
+    chosen += [_folder(cuda)] if cuda else []
     with TemporaryDirectory() as folder:
-        for name in sets or tuple(SETS):
-            for kernel in SETS[name]():
-                if only in kernel.name:
-                    for line in _row(kernel, keep or Path(folder), totals, ptx=ptx, seed=seed):
-                        click.echo(line)
+        for kernel in chain(*chosen):
+            if only in kernel.name:
+                for line in _row(kernel, keep or Path(folder), totals, ptx=ptx, seed=seed):
+                    click.echo(line)
     click.echo(totals)
 
 
@@ -347,6 +408,7 @@ def _row(
         if not result.culprit:
             line += f": {result.why}"
     yield line
+    yield from (f"    the simulator: {text}" for text in differs[:1])
     yield from (f"    false: {text}" for text in score.wrong)
 
 

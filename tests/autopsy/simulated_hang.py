@@ -78,7 +78,11 @@ class Kernel:
 
 
 def compiled(text: str, arch: str = "sm_90a", *, lines: bool = True) -> bytes:
-    """The cubin that NVRTC makes of CUDA C++; ``lines``: with ``-lineinfo``."""
+    """The cubin that NVRTC makes of CUDA C++; ``lines``: with ``-lineinfo``.
+
+    Raises:
+        Unsupported: it does not compile.
+    """
     nvrtc: Any = import_module("cuda.bindings.nvrtc")
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", 0, [], [])
     options = [f"--gpu-architecture={arch}", "-std=c++17", "--fmad=false", "--no-cache"]
@@ -87,7 +91,8 @@ def compiled(text: str, arch: str = "sm_90a", *, lines: bool = True) -> bytes:
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
     log = b" " * size
     nvrtc.nvrtcGetProgramLog(program, log)
-    assert int(status) == 0, log.decode()
+    if int(status):
+        raise Unsupported(log.decode())
     _, size = nvrtc.nvrtcGetCUBINSize(program)
     made = bytes(size)
     nvrtc.nvrtcGetCUBIN(program, made)
@@ -103,7 +108,7 @@ class Stand:
 
     ``kind``: ``mbarrier`` (``cta``, ``address``, ``parity``), ``named`` (``number``, ``threads``,
     None: the whole CTA), ``cluster``, ``lanes`` (``missing`` ones), ``poll`` (``space``,
-    ``address``), ``pool``.
+    ``address``), ``pool``, ``spin`` (for nothing: no answer ends the loop).
     """
 
     warp: tuple[int, int]
@@ -192,6 +197,8 @@ class Hang:
         else:
             raise Unsupported("lanes wait in a loop that is too long")
         kinds = {stand.what for stand in found}
+        if not kinds:
+            return Stand((warp.cta.number, warp.number), mask, pc, "spin")
         if len(kinds) != 1:
             raise Unsupported(f"lanes of warp {warp.number} wait for {len(kinds)} things at once")
         stop = self._usual(trail) if self.random.random() < USUAL else None
@@ -218,6 +225,8 @@ class Hang:
         key, machine, lane = (warp.cta.number, warp.number), self.machine, lanes_of(mask)[0]
         operands = [parse(text) for text in one.operands]
         if one.opcode.startswith("SYNCS.PHASECHK"):
+            if one.operands[0] == "PT":
+                return None  # the answer is dropped
             owner, at = machine.owner(warp.cta, machine.address(warp, operands[1], lane))
             values = machine.value(warp, operands[2])
             parity = int(values[lane if len(values) > 1 else 0]) >> 31
@@ -226,12 +235,11 @@ class Hang:
             return Stand(key, mask, one.pc, "pool")
         if one.base in ("LDG", "LD", "LDS", "ATOMG", "ATOMS"):
             place = next(p for p in operands if isinstance(p, Place))
-            address = machine.address(warp, place, lane)
-            space = "shared" if one.base in ("LDS", "ATOMS") else "global"
-            if not place.wide:
-                owner, address = machine.owner(warp.cta, address)
-                return Stand(key, mask, one.pc, "poll", owner.number, address, space=space)
-            return Stand(key, mask, one.pc, "poll", 0, address, space=space)
+            if one.base in ("LDS", "ATOMS"):
+                owner, address = machine.owner(warp.cta, machine.address(warp, place, lane))
+                return Stand(key, mask, one.pc, "poll", owner.number, address, space="shared")
+            address = machine.generic(warp, place, lane)
+            return Stand(key, mask, one.pc, "poll", 0, address, space="global")
         return None
 
     def _usual(self, trail: Sequence[Instruction]) -> int | None:
@@ -458,7 +466,7 @@ class Hang:
 
     def _said_by(self, agent: Agent) -> tuple[object, ...] | None:
         blocked = agent.blocked
-        if blocked is None:
+        if blocked is None or blocked.clause.startswith("waits for lanes"):
             return None
         match blocked.on:
             case SimulatedMbarrier() as mbar:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.autopsy.hanging_kernels import KERNELS
-from tests.autopsy.simulated_dump import caused, scored
+from tests.autopsy.simulated_dump import caused, said_of, scored
 from tests.autopsy.simulated_hang import Hang, Kernel, compiled
 from tests.gpu import needs
 from tilesim.autopsy.pipeline import autopsy
+from tilesim.autopsy.waits import MbarrierWait
 
 pytestmark = needs.compiler
 
@@ -89,3 +90,10 @@ def test_a_check_that_runs_out_of_time_is_no_cause(tmp_path: Path) -> None:
     (launch,) = autopsy(place, time_limit=0.2).launches
     assert launch.diagnosis is not None
     assert launch.diagnosis.match is None or launch.diagnosis.match.finding is None
+
+
+def test_an_answer_that_is_dropped_is_not_waited_for(tmp_path: Path) -> None:
+    """A loop that asks for a phase and does not look at the answer does not wait for it."""
+    hang = hung("mbarrier, an answer that is dropped")
+    found = autopsy(hang.dump().write(tmp_path / "hang.nvcudmp"), check=False)
+    assert not any(isinstance(g.wait, MbarrierWait) for g, _ in said_of(found))

@@ -249,7 +249,8 @@ class Launch:
             if one.base == "SYNCS" and "PHASECHK" in one.modifiers:
                 answer = {*written(one)}
                 used = any(answer & {*read(other), *written(other)} for other in passed)
-                return one if "TRYWAIT" in one.modifiers and not used else None
+                awaits = "TRYWAIT" in one.modifiers and answer  # one that is dropped ends no loop
+                return one if awaits and not used else None
             passed.append(one)
         return None
 
