@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tilesim.autopsy.errors import DumpError
-from tilesim.autopsy.processes import MARKER, Family, transfers
+from tilesim.autopsy.processes import MARKER, Family, parent_of, transfers
 from tilesim.autopsy.progress import Load, Look, Nvml, Progress, look_at
 from tilesim.autopsy.trigger import Limits, Names, dump_of, make_dumps, names_of, prepared
 from tilesim.cli import main
@@ -228,6 +228,14 @@ def test_processes_of_a_command_are_found_by_mark_and_descent() -> None:
     assert process.returncode == -15
     assert not family.runs()
     assert not any(map(command_of, pids))
+
+
+def test_what_has_ended_does_not_run_before_it_is_waited_for() -> None:
+    with subprocess.Popen(["sleep", "0"]) as process:
+        assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT) is not None
+        assert Path(f"/proc/{process.pid}").exists()
+        assert parent_of(process.pid) is None
+    assert parent_of(os.getpid()) == os.getppid()
 
 
 def command_of(pid: int) -> str:

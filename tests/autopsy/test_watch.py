@@ -124,7 +124,7 @@ def test_a_driver_may_read_many_bytes_at_a_time(watched: Watched) -> None:
 
 
 def test_each_process_is_dumped_also_in_a_session_of_its_own(watched: Watched) -> None:
-    assert watched.run("SIGUSR1", "two") == HUNG
+    assert watched.run("SIGUSR1", "two", "slow") == HUNG
     assert len(set(watched.reports)) == 2
     assert [line.partition(":")[0] for line in watched.lines[1:3]] == ["dump 1 of 2", "dump 2 of 2"]
     assert "2 dumps deleted" in watched.lines[3]
@@ -162,7 +162,10 @@ def test_a_dump_that_cannot_be_read_is_kept(
     assert Path(watched.lines[2].removeprefix("the dump is ")).exists()
 
 
-def test_dumps_are_kept_in_the_folder_that_is_named(watched: Watched, tmp_path: Path) -> None:
+def test_dumps_are_kept_in_the_folder_that_is_named(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_COREDUMP_FILE", str(tmp_path / "elsewhere"))
     kept = tmp_path / "new" / "dumps"
     assert watched.run("SIGUSR1", folder=kept) == HUNG
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700

@@ -110,7 +110,7 @@ class Guard:
                 left = current[1] - monotonic()
                 if left > 0:
                     self._changed.wait(left)
-                elif current[0] not in self._reports and self._is_dumped(current[0]):
+                elif self._is_dumped(current[0]):
                     self._await_end(current)
                 else:
                     self._changed.wait(self._look)
