@@ -364,12 +364,15 @@ class Campaign:
     ) -> Row:  # fmt: skip
         command = list(self._reader(dump, ptx))
         started = time.monotonic()
+        limit = min(AUTOPSY, self.left() + TAIL / 2)
+        if limit <= 0:
+            return {"error": "there was no time to read it"}
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, env=dict(env), timeout=AUTOPSY
+                command, capture_output=True, text=True, env=dict(env), timeout=limit
             )
         except subprocess.TimeoutExpired:
-            return {"error": f"the autopsy took more than {AUTOPSY} s"}
+            return {"error": f"the autopsy took more than {limit:.0f} s"}
         seconds = round(time.monotonic() - started, 2)
         title = f"===== {row['id']}, PTX: {row['ptx']}"
         if done.returncode:

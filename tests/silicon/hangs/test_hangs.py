@@ -19,7 +19,7 @@ from tests.gpu import needs
 from tests.silicon.hangs.answer import Answer, Barrier, Place, marked
 from tests.silicon.hangs.campaign import Campaign, Prepared, starts
 from tests.silicon.hangs.facts import facts
-from tests.silicon.hangs.hang import Limits, end_with, run
+from tests.silicon.hangs.hang import Limits, Undead, end_with, run
 from tests.silicon.hangs.own import PROGRAMS, ROWS, STATES, Row
 from tests.silicon.hangs.score import score
 from tests.silicon.hangs.table import page, totals
@@ -409,6 +409,37 @@ def test_a_campaign(tmp_path: Path) -> None:
     assert "HANGS ring" in (out / "reports.txt").read_text()
     campaign.clean()
     assert not (tmp_path / "work").exists()
+
+
+def test_without_time_nothing_is_started(tmp_path: Path) -> None:
+    hangs = Task("own/ring", tmp_path / "ring.cu", ())
+    every = [Prepared(hangs, tmp_path / "work", ("ring",))]
+    campaign = Campaign(
+        tmp_path / "out", tmp_path / "work", time.monotonic() - 1,
+        lambda start: pytest.fail("it is started"), _QUICK, lambda text: None,
+    )  # fmt: skip
+    campaign.run(every, jobs=1)
+    assert [(row["id"], row["state"]) for row in campaign.rows] == [("own/ring lines", "no time")]
+
+
+def test_a_process_that_does_not_die_ends_the_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undead(*arguments: Any, **more: Any) -> None:
+        raise Undead("process 1 does not end")
+
+    monkeypatch.setattr("tests.silicon.hangs.campaign.run", undead)
+    every = [Prepared(Task(f"own/{n}", tmp_path, ()), tmp_path, ("k",)) for n in range(3)]
+    campaign = Campaign(
+        tmp_path / "out",
+        tmp_path,
+        time.monotonic() + 9,
+        lambda start: [],
+        _QUICK,
+        lambda text: None,
+    )
+    campaign.run(every, jobs=1)
+    assert [row["state"] for row in campaign.rows] == ["ended early"]
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, for the stand-in")
