@@ -32,6 +32,7 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Module
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.machine import TimeIsUp
+from tilesim.sim.machine.schedule import RandomChooser
 
 DUMPS = Path(__file__).parent / "dumps"
 #: lines of the PTX at which the consumers and the producer of the ring wait
@@ -214,9 +215,24 @@ def test_ctas_may_stand_as_others_do(ring: Hang) -> None:
     assert match.says[1:] == ("2 CTAs of the dump stand as another one of the check",)
 
 
+def test_warps_may_stand_as_others_do(ring: Hang) -> None:
+    """Which of several warps comes first may be up to the schedule."""
+    first, second, *_ = ring.ring()
+    cta = [replace(first, warps=(1, 2, 3, 4)), replace(second, warps=(0,))]
+    match = ring.compared(cta)
+    assert match.kind == "same"
+    assert match.says[1:] == ("2 warps of the dump stand as another one of the check",)
+    few = ring.compared([replace(first, warps=(2, 3, 4)), replace(second, warps=(0,))])
+    assert few.kind == "nearest"
+    (difference,) = few.differs
+    assert difference.startswith("CTA 0 warp 1: has ended; in the deadlock of check: waits on ring")
+
+
 def test_the_hang_of_another_schedule(ring: Hang, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two consumers may run ahead, and have ended when the others wait for what is never filled."""
-    monkeypatch.setattr("tilesim.autopsy.compare._SCHEDULES", 8)
+    monkeypatch.setattr(
+        "tilesim.autopsy.compare._by_chance", lambda seed, cluster: RandomChooser(5045 + cluster)
+    )
     monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
     wait = MbarrierWait(ring.at(CONSUMES), True, "", FULL, None, 0)
     match = ring.compared(ring.groups(((2, 3), wait)), ctas=1)

@@ -15,7 +15,7 @@ code without a table) is taken to agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -58,7 +58,7 @@ from tilesim.sim.machine.machine import Machine, TimeIsUp, TooLarge
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
-from tilesim.sim.machine.schedule import RandomChooser
+from tilesim.sim.machine.schedule import Chooser, PctChooser, RandomChooser
 from tilesim.sim.machine.simulate import Interrupted, Simulation
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 from tilesim.sim.machine.warp import Agent, Frame
@@ -68,7 +68,7 @@ from tilesim.wording import count, ranges
 #: seconds that `check` may take, unless the caller says another time
 TIME_LIMIT = 60.0
 #: other schedules that are run to find one that ends as the dump does
-_SCHEDULES = 16
+_SCHEDULES = 24
 #: clusters of them, scheduling points of each, seconds of all
 _CLUSTERS, _POINTS, _SECONDS = 4, 200_000, 10.0
 #: differences that are said, and CTAs that are named
@@ -158,6 +158,10 @@ class _There(NamedTuple):
     stands: _Stands
     state: Callable[[int], _State | _NoMbarrier | None]
 
+    def of(self, warp: int) -> Sequence[_Stand]:
+        """What a warp waits for; nothing if it has ended."""
+        return self.stands.get(warp, ())
+
 
 class _Here(NamedTuple):
     """A CTA of a run that ended in a deadlock; ``barriers``: by variable and address, what they are
@@ -165,6 +169,10 @@ class _Here(NamedTuple):
 
     stands: _Stands
     barriers: Mapping[str, Mapping[int, tuple[str, _State]]]
+
+    def of(self, warp: int) -> Sequence[_Stand]:
+        """What a warp waits for; nothing if it has ended."""
+        return self.stands.get(warp, ())
 
 
 _KINDS: Mapping[type[Wait], _Kind] = {
@@ -306,27 +314,42 @@ class _Places:
 
     def __init__(self, loops: _Loops) -> None:
         self.loops = loops
-        self._to: dict[int, int] = {}
-        self._from: dict[int, int] = {}
-        #: by variable of the run, how far the dump has it from where the run has it
-        self.shift: dict[str, int] = {}
+        #: barriers of the dump and of the run by address, and by variable of the run how far the
+        #: dump has it from where the run has it
+        self.mapping: tuple[Mapping[int, int], Mapping[int, int], Mapping[str, int]] = ({}, {}, {})
         #: by address in the dump, what the run calls a barrier
         self.names: dict[int, str] = {}
+        #: warps of the dump that stand as another one of the run
+        self.exchanged = 0
 
     def fits(self, there: _Stand, here: _Stand) -> bool:
         """Whether the barrier that the dump names may be this one of the run; it is from now on."""
         if there.barrier is None or here.barrier is None:
             return True
-        shift = there.barrier - here.barrier
+        shift, (to, back, shifts) = there.barrier - here.barrier, self.mapping
         if (
-            self._to.get(there.barrier, here.barrier) != here.barrier
-            or self._from.get(here.barrier, there.barrier) != there.barrier
-            or self.shift.get(here.variable, shift) != shift
+            to.get(there.barrier, here.barrier) != here.barrier
+            or back.get(here.barrier, there.barrier) != there.barrier
+            or shifts.get(here.variable, shift) != shift
         ):
             return False
-        self._to[there.barrier], self._from[here.barrier] = here.barrier, there.barrier
-        self.shift[here.variable] = shift
+        self.mapping = (
+            {**to, there.barrier: here.barrier},
+            {**back, here.barrier: there.barrier},
+            {**shifts, here.variable: shift},
+        )
         return True
+
+    @property
+    def shift(self) -> Mapping[str, int]:
+        """By variable of the run, how far the dump has it from where the run has it."""
+        return self.mapping[2]
+
+    def tried(self) -> _Places:
+        """A copy, of which what is found is kept or not."""
+        other = copy(self)
+        other.names = dict(self.names)
+        return other
 
 
 class _Difference(NamedTuple):
@@ -338,32 +361,47 @@ class _Difference(NamedTuple):
 
 
 def _differences(there: _There, here: _Here, places: _Places) -> list[_Difference]:
-    """In what a CTA of a dump differs from a CTA of a run."""
-    found = []
-    for warp in sorted(there.stands.keys() | here.stands.keys()):
-        own, other = there.stands.get(warp, ()), here.stands.get(warp, ())
-        if not _agree(own, other, places):
-            found.append(_Difference(warp, _said(own), _said(other)))
+    """In what a CTA of a dump differs from a CTA of a run, whichever of its warps do the same."""
+    every = sorted(there.stands.keys() | here.stands.keys())
+    others = [w for w in every if not _agree(there.of(w), here.of(w), places)]
+    # which of several warps comes first may be up to the schedule
+    left, found = [*others], list[int]()
+    for warp in others:
+        instead = next((w for w in left if _agree(there.of(warp), here.of(w), places)), None)
+        if instead is None:
+            found.append(warp)
+        else:
+            left.remove(instead)
+            places.exchanged += 1
+    differences = [
+        _Difference(warp, _said(there.of(warp)), _said(here.of(instead)))
+        for warp, instead in zip(found, left, strict=True)
+    ]
     for variable, shift in places.shift.items():
         for address, (name, state) in here.barriers.get(variable, {}).items():
             places.names[address + shift] = name
             own_state = there.state(address + shift)
             if own_state is not None and own_state != state:
                 what = f"mbarrier {address + shift:#x}"
-                found.append(_Difference(None, f"{what} {own_state}", f"{state}"))
-    return found
+                differences.append(_Difference(None, f"{what} {own_state}", f"it {state}"))
+    return differences
 
 
 def _agree(there: Sequence[_Stand], here: Sequence[_Stand], places: _Places) -> bool:
+    """Whether a warp of the dump stands as one of the run; what that says of places is kept."""
     # lanes that wait for lanes of their warp wait for what those wait for; a run that reports that
     # they do so in vain leaves them where they were
     waits = [s for s in there if s.kind != "lanes"] or [*there]
     own = [s for s in here if s.kind not in ("lanes", None)] or [*here]
     if not waits or not own:
         return not waits and not own
-    return all(any(_same(a, b, places) for b in own) for a in waits) and all(
+    before = places.mapping
+    agree = all(any(_same(a, b, places) for b in own) for a in waits) and all(
         any(_same(a, b, places) for a in waits) for b in own
     )
+    if not agree:
+        places.mapping = before
+    return agree
 
 
 def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
@@ -402,6 +440,7 @@ class _Compared(NamedTuple):
     differences: Mapping[Cta, list[_Difference]]
     counterparts: Mapping[Cta, int]
     names: Mapping[int, str]
+    exchanged: int
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -437,7 +476,7 @@ def _compared(hang: _Hang, here: Mapping[int, _Here]) -> _Compared:
     for cta, own in hang.ctas.items():
         best: tuple[int, _Places] | None = None
         for number in sorted(here, key=lambda n: (n != cta.number, n)):
-            tried = deepcopy(places)
+            tried = places.tried()
             found = _differences(own, here[number], tried)
             if best is None or len(found) < len(differences[cta]):
                 best, differences[cta] = (number, tried), found
@@ -448,7 +487,7 @@ def _compared(hang: _Hang, here: Mapping[int, _Here]) -> _Compared:
             differences[cta] = [*ends]
         else:
             counterparts[cta], places = best
-    return _Compared(differences, counterparts, places.names)
+    return _Compared(differences, counterparts, places.names, places.exchanged)
 
 
 # ---------------------------------------------------------------------- the comparison
@@ -602,8 +641,10 @@ def _other_schedule(
     return found._replace(findings=replay(mir, witness).findings)
 
 
-def _by_chance(seed: int, cluster: int) -> RandomChooser:
-    return RandomChooser(seed * 1009 + cluster)
+def _by_chance(seed: int, cluster: int) -> Chooser:
+    """Schedules in which all moves are equally likely, and such with priorities, in turn."""
+    number = seed * 1009 + cluster
+    return PctChooser(number) if seed % 2 else RandomChooser(number)
 
 
 def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
@@ -622,6 +663,10 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     others = sum(cta.number != number for cta, number in found.counterparts.items())
     if others:
         says.append(f"{count(others, 'CTA')} of the dump stand as another one of the check")
+    if found.exchanged:
+        says.append(
+            f"{count(found.exchanged, 'warp')} of the dump stand as another one of the check"
+        )
     if any(s.line is None for s in stands):
         says.append("instructions were compared as far as the cubin has a table of PTX lines")
     if any(s.kind == "mbarrier" and s.state is None for s in stands):
