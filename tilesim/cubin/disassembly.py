@@ -21,14 +21,13 @@ from typing import NamedTuple
 
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
-from tilesim.cubin.sass import WIDTH, Function, Instruction, SourceLine
+from tilesim.cubin.line_table import LineTable
+from tilesim.cubin.sass import WIDTH, Function, Instruction
 
 #: seconds that nvdisasm may take, and bytes that it may print
 MOST_SECONDS = 20
 MOST_PRINTED = 32 << 20
 
-_PTX = ".nv_debug_ptx_txt"
-_LINE = re.compile(r'\s*//## File "(.*?)", line (\d+)(?: inlined at .*)?$')
 _SECTION = re.compile(r"//-{5,} +(\S+) +-{5,}$")
 _LABEL = re.compile(r"\s*([.$\w]\S*):\s*$")
 _INSTRUCTION = re.compile(
@@ -95,24 +94,24 @@ class _Row(NamedTuple):
     guard: str
     opcode: str
     operands: tuple[str, ...]
-    lines: tuple[SourceLine, ...]
-    ptx: int | None
 
 
 @lru_cache(maxsize=64)
 def _functions(image: Image, symbols: tuple[Symbol, ...]) -> tuple[Function, ...]:
     """Functions of a cubin, by one process."""
     listings = _listings(_printed(image, symbols))
+    table = LineTable(image)
     return tuple(
-        _function(image, one, *listings.get(image.sections[one.section].name, ([], {})))
+        _function(image, one, table, *listings.get(image.sections[one.section].name, ([], {})))
         for one in symbols
     )
 
 
 def _function(
-    image: Image, symbol: Symbol, rows: list[_Row], labels: Mapping[str, int]
+    image: Image, symbol: Symbol, table: LineTable, rows: list[_Row], labels: Mapping[str, int]
 ) -> Function:
     start, end = symbol.address, symbol.address + symbol.size
+    section = image.sections[symbol.section].address
     inside = {name: at - start for name, at in labels.items() if start <= at <= end}
     code: dict[int, Instruction] = {}
     for row in rows:
@@ -130,7 +129,13 @@ def _function(
                 operands.append(named[1] if named else operand)
         pc = row.address - start
         code[pc] = Instruction(
-            pc, row.guard, row.opcode, tuple(operands), row.lines, row.ptx, target
+            pc,
+            row.guard,
+            row.opcode,
+            tuple(operands),
+            table.lines(symbol.section, row.address - section),
+            table.ptx(symbol.section, row.address - section),
+            target,
         )
     if not code:
         raise image.error(f"nvdisasm finds no instruction of {symbol.name}")
@@ -152,7 +157,7 @@ def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:
         path, errors = Path(folder) / "image.cubin", Path(folder) / "errors"
         path.write_bytes(image.data)
         numbers = ",".join(str(one.index) for one in symbols)
-        command = [nvdisasm(), "-c", "-gi", "-gp", "-fun", numbers, str(path)]
+        command = [nvdisasm(), "-c", "-fun", numbers, str(path)]
         with (
             errors.open("wb") as stderr,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process,
@@ -190,9 +195,6 @@ def _listings(text: str) -> dict[str, tuple[list[_Row], dict[str, int]]]:
     rows: list[_Row] = []
     labels: dict[str, int] = {}
     waiting: list[str] = []
-    source: tuple[SourceLine, ...] = ()
-    ptx: int | None = None
-    fresh = True  # no line of the source has been printed since the last instruction
     for line in text.splitlines():
         if one := _INSTRUCTION.match(line):
             address = int(one[1], 16)
@@ -200,18 +202,9 @@ def _listings(text: str) -> dict[str, tuple[list[_Row], dict[str, int]]]:
             waiting.clear()
             text = _NO_COMMA.sub(", ", one[4].replace(".reuse", ""))
             operands = tuple(_split(text))
-            rows.append(_Row(address, one[2] or "", one[3], operands, source, ptx))
-            fresh = True
-        elif one := _LINE.match(line):
-            if one[1].startswith(_PTX):
-                ptx = int(one[2])
-            else:
-                frame = SourceLine(one[1], int(one[2]))
-                source = (frame,) if fresh else (*source, frame)
-                fresh = False
+            rows.append(_Row(address, one[2] or "", one[3], operands))
         elif one := _SECTION.match(line):
             rows, labels, waiting = [], {}, []
-            source, ptx, fresh = (), None, True
             found[one[1]] = rows, labels
         elif one := _LABEL.match(line):
             waiting.append(one[1])

@@ -1,0 +1,94 @@
+"""Lines of instructions: in inlined functions, of each of their calls, in each kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu import needs
+from tilesim.cubin.disassembly import disassemble
+from tilesim.cubin.image import Image
+from tilesim.cubin.line_table import LineTable
+
+from . import compiled
+
+pytestmark = [needs.compiler, needs.disassembler]
+
+SOURCE = """\
+__device__ __forceinline__ void meet(int n) {
+  asm volatile("bar.sync %0, 64;" :: "r"(n) : "memory");
+}
+__device__ __forceinline__ void twice(int n) {
+  meet(n);
+  meet(n + 1);
+}
+extern "C" __global__ void first(int *p) {
+  meet(1);
+  p[0] = 3;
+  meet(1);
+  meet(1);
+}
+extern "C" __global__ void second(int *p) {
+  twice(2);
+  if (p[1])
+    twice(4);
+}
+"""
+#: of each barrier its number, and lines: where it is, then the calls
+FIRST = [("0x1", [2, 9]), ("0x1", [2, 11]), ("0x1", [2, 12])]
+SECOND = [
+    ("0x2", [2, 5, 15]), ("0x3", [2, 6, 15]), ("0x4", [2, 5, 17]), ("0x5", [2, 6, 17]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    return compiled.image(SOURCE)
+
+
+def test_each_call_of_an_inlined_function_has_its_own_line(image: Image) -> None:
+    functions = disassemble(image)
+    found = {
+        name: [
+            (one.operands[0], [line.line for line in one.lines])
+            for one in function.code.values()
+            if one.base == "BAR"
+        ]
+        for name, function in functions.items()
+    }
+    assert found == {"first": FIRST, "second": SECOND}
+    (barrier, *_) = (one for one in functions["first"].code.values() if one.base == "BAR")
+    assert barrier.lines[0].file.rpartition("/")[2] == "k.cu"
+
+
+def test_lines_of_the_ptx_are_those_of_the_text_that_is_embedded(image: Image) -> None:
+    assert image.ptx is not None
+    lines = image.ptx.splitlines()
+    for function in disassemble(image).values():
+        for one in function.code.values():
+            if one.base == "BAR":
+                assert one.ptx is not None
+                assert lines[one.ptx - 1].strip().startswith("bar.sync")
+
+
+def test_a_cubin_without_lines_has_none() -> None:
+    image = compiled.image(SOURCE, lines=False)
+    codes = [one.code.values() for one in disassemble(image).values()]
+    assert {(one.lines, one.ptx) for code in codes for one in code} == {((), None)}
+    assert image.ptx is None
+
+
+def test_a_damaged_table_says_nothing(image: Image) -> None:
+    section = image.section(".debug_line")
+    assert section is not None
+    code = image.functions[0].section
+    whole = LineTable(image)
+    assert whole.lines(code, 0)
+    damaged = 0
+    for at in range(section.offset, section.offset + section.size):
+        for value in (0, 0x7F, 0xFF):
+            data = bytearray(image.data)
+            data[at] = value
+            table = LineTable(Image(bytes(data)))
+            damaged += not table.lines(code, 0)
+            assert table.ptx(code, 0) == whole.ptx(code, 0)
+    assert damaged
