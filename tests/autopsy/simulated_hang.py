@@ -89,7 +89,7 @@ def compiled(text: str, arch: str = "sm_90a", *, lines: bool = True) -> bytes:
     options += ["-lineinfo"] if lines else []
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = b" " * max(size, 2)  # written in place, and b" " is one object
     nvrtc.nvrtcGetProgramLog(program, log)
     if int(status):
         raise Unsupported(log.decode())

@@ -66,7 +66,7 @@ def cubin(text: str, arch: str = "90a") -> bytes:
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if int(status):
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
+        log = b" " * max(size, 2)  # written in place, and b" " is one object
         nvrtc.nvrtcGetProgramLog(program, log)
         raise AssertionError(log.decode())
     _, size = nvrtc.nvrtcGetCUBINSize(program)

@@ -274,6 +274,8 @@ def _run(source: Source, arch: str, options: tuple[str, ...], result: str) -> tu
 
 def _text(nvrtc: Any, program: Any, what: str) -> bytes:
     """A result of a compilation: NVRTC asks for the size first."""
-    data = b" " * int(_checked(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
+    size = int(_checked(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
+    # it is written in place: not into bytes of length 1, of which Python has one object each
+    data = b" " * max(size, 2)
     getattr(nvrtc, f"nvrtcGet{what}")(program, data)
-    return data
+    return data[:size]

@@ -55,7 +55,7 @@ def ptx_of(row: Row, *defines: str) -> str:
     options += [f"-D{name}" for name in defines]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = b" " * max(size, 2)  # written in place, and b" " is one object
     nvrtc.nvrtcGetProgramLog(program, log)
     assert int(status) == 0, log.decode()
     _, size = nvrtc.nvrtcGetPTXSize(program)
