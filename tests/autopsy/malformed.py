@@ -554,6 +554,12 @@ def replaced(old: bytes, new: bytes) -> bytes:
     return with_image(code().replace(old, new))
 
 
+def markup() -> bytes:
+    """The small dump; its kernel and its file are called as what a page would run."""
+    image = code().replace(b"_Z4ringPKfPfii", b"<img/src=x/on>").replace(b"ring.cu", b"<b>\x07.cu")
+    return with_image(image)
+
+
 #: what is wrong in a cubin, the dump, and what the message says
 REFUSED_IMAGES: dict[str, tuple[Make, str]] = {
     "its header only": (lambda: with_image(code()[:64]), "section headers of 64 bytes do not fit"),
@@ -701,7 +707,7 @@ LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
         lambda: hang_with_ctas(shared=b"\xff" * 3200),
         [],
         [
-            "0xffffffffffffffff is no mbarrier",
+            "its word is 0xffffffffffffffff: it is no mbarrier",
             "check finds a deadlock, of which that of the dump differs",
             "mbarrier 0xc08 is none, but 0xffffffffffffffff: none was initialised there",
         ],

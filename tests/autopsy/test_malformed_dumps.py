@@ -162,6 +162,15 @@ def test_the_command_reads_a_cubin(what: str, tmp_path: Path) -> None:
     assert result.stdout.replace("\n", "").isprintable()
 
 
+def test_a_page_about_names_that_are_markup(tmp_path: Path) -> None:
+    result = autopsy(malformed.markup(), tmp_path, "--format", "html")
+    assert result.exit_code == 3
+    assert "&lt;img/src=x/on&gt;" in result.stdout
+    assert "&lt;b&gt;\\x07.cu:15" in result.stdout
+    assert "<img" not in result.stdout
+    assert "\x07" not in result.stdout
+
+
 @pytest.mark.parametrize("what", malformed.LACKING)
 def test_a_hang_of_which_a_part_lacks(what: str, tmp_path: Path) -> None:
     make, options, said = malformed.LACKING[what]
