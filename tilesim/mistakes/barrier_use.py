@@ -127,14 +127,15 @@ def helps(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
 
 
 def executed(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
-    """Whether a warp has executed an instruction, or would still come to it; or this one has
-    executed another one of its statement that can name a barrier."""
+    """Whether a warp has executed an instruction, or would still come to it; or another one of its
+    statement that can name the barrier, which this one has executed or would come to."""
     history = case.history
     copies = history.machine.plan.copies(op.number)
     if any(history.ever(n) or history.ahead(n) for n in copies):
         return True
     return any(
-        bool(history.executions(warp, other.number)) and helps(case, warp, other, on)
+        (history.comes_to(warp, other.number) or bool(history.executions(warp, other.number)))
+        and helps(case, warp, other, on)
         for other in history.of_statement(op)
     )
 

@@ -370,6 +370,11 @@ class History(EventLog):
         found = self._ahead.get(number, set())
         return bool(found) and (on is None or on in found)
 
+    def comes_to(self, warp: Agent, number: int) -> bool:
+        """Whether a warp would still come to an instruction that others may wait for."""
+        coming = () if self.waits_for is None else self.waits_for.coming(warp)
+        return any(one.op.number == number for one in coming)
+
     def objects(self) -> list[Mbarrier]:
         """The mbarriers of the cluster."""
         self.object(None)

@@ -8,7 +8,7 @@ from tilesim.findings.finding import Kind, Named, Participant, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import LANES, array_of, branch_past, has, loops_around
+from tilesim.mistakes.context import LANES, array_of, branch_past, effect_of, has, loops_around
 from tilesim.mistakes.history import END, Done, Touch, is_later
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import (
@@ -23,6 +23,7 @@ from tilesim.mistakes.release_acquire_paths import (
     writes,
 )
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.register_pool import launch_registers
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.wording import count
 
@@ -796,8 +797,24 @@ def no_free_registers(case: Case) -> Cause | None:
         op = stuck.blocked.op
         if op is not None and has(op, fx.Registers, increase=True):
             return Cause(f"setmaxnreg.inc of {stuck.warp} blocks: no warp releases registers",
-                         (case.warp(stuck.warp, op, "waits for registers"),))  # fmt: skip
+                         (*_releases_none(case),
+                          case.warp(stuck.warp, op, "waits for registers")))  # fmt: skip
     return None
+
+
+def _releases_none(case: Case) -> Iterator[Participant]:
+    """The first setmaxnreg.dec that has left a warp as many registers as it had."""
+    history = case.history
+    for warp in history.machine.warps:
+        has_now = launch_registers(case.mir)
+        for op in history.code_of(warp):
+            change = effect_of(op, fx.Registers)
+            if change is None or not history.times(warp, op.number):
+                continue
+            if not change.increase and change.count == has_now:
+                yield case.warp(warp, op, f"releases none: it has {has_now} already")
+                return
+            has_now = change.count
 
 
 def fence_of_maps(case: Case) -> Cause | None:

@@ -289,6 +289,47 @@ def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Do
     return next((done for iteration, done in over if iteration not in arrived), [])
 
 
+def without_a_peer(case: Case) -> Cause | None:
+    """One of the warps that arrived together in the phase before has been led past its arrival in
+    the phase that is waited for: a condition does not hold for it in this use."""
+    history = case.history
+    for stuck in history.waiting:
+        on = stuck.on
+        credits = [c for c in history.arrivals(on=on) if c.phase in (stuck.phase - 1, stuck.phase)]
+        before = {c.warp for c in credits if c.phase < stuck.phase}
+        now = {c.warp: c.op for c in credits if c.phase == stuck.phase}
+        absent = [w for w in history.machine.warps if w in before and w not in now]
+        if not now or not now.keys() <= before:
+            continue
+        for warp in absent:
+            for peer, op in now.items():
+                where = _passed_by(case, warp, peer, op)
+                if where is not None:
+                    return Cause(
+                        f"{warp} does not arrive on {on.label} in phase {stuck.phase}, as it did "
+                        "in the one before and as the other warps do",
+                        (case.warp(warp, where, "does not hold in this turn"),
+                         case.warp(warp, op, "is left out then", on)),
+                        f"let {warp} arrive on {on.label} in every phase",
+                    )  # fmt: skip
+    return None
+
+
+def _passed_by(case: Case, warp: Agent, peer: Agent, op: Op) -> Loc | None:
+    """The innermost condition, in the loop around ``op``, that ``warp`` has come to as often as
+    ``peer``, and that has led it past the instruction while the other one executed it."""
+    times, loop = case.history.times, case.loop_range(op)
+    if loop is None or times(warp, op.number) >= times(peer, op.number):
+        return None
+    held = None if warp.blocked is None or warp.blocked.op is None else warp.blocked.op.number
+    past = [
+        branch.loc for number, branch in branches_past(case.mir, op, loop[0])
+        if times(warp, number) >= times(peer, number) > 0
+        and not (held is not None and number < held < branch.target)
+    ]  # fmt: skip
+    return past[-1] if past else None
+
+
 def to_itself(case: Case) -> Cause | None:
     """An arrival on a barrier for which only its own role waits, where another role waits for one
     of the same array on which no warp has arrived."""

@@ -105,6 +105,8 @@ TABLE = (
             ("wrong parity", "phase not carried", "barrier of another slot")),
     Mistake(phases.trips, ("deadlock",),
             ("trips", "condition", "missing arrival", "number"), ("uneven trips",)),
+    Mistake(phases.without_a_peer, ("deadlock",),
+            ("condition", "participants", "missing arrival", "arrival")),
     Mistake(phases.left_out, ("deadlock",),
             ("arrival", "other side", "condition", "move", "missing arrival")),
     Mistake(phases.to_itself, ("deadlock",), ("slot", "rank")),
