@@ -181,7 +181,7 @@ def rounds(case: Case) -> Cause | None:
             return Cause(
                 f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
-                (*_to_themselves(case, waiter),
+                (*_to_themselves(case, waiter), *_at_others(case, waiter, on),
                  case.warp(waiter, op, f"waits for {effect.threads} threads")),
             )  # fmt: skip
         joins = {w: _joins(case, w, effect.id) for w in users}
@@ -218,6 +218,17 @@ def _to_themselves(case: Case, waiter: Agent) -> Iterator[Participant]:
             if arrives and case.history.executions(warp, op.number):
                 yield case.warp(warp, op, f"arrives at barrier {own.id}, where it waits itself")
                 return
+
+
+def _at_others(case: Case, waiter: Agent, on: NamedBarrier) -> Iterator[Participant]:
+    """A warp that waits alone at another named barrier of the CTA: it may mean this one."""
+    found = [(s, s.on) for s in case.history.stuck if isinstance(s.on, NamedBarrier)]
+    for stuck, other in found:
+        alone = sum(there is other for _, there in found) == 1
+        op = stuck.blocked.op
+        if alone and other is not on and other.of_cta and op and stuck.warp.cta is waiter.cta:
+            yield case.warp(stuck.warp, op, f"waits alone at {other.label}", other)
+            return
 
 
 def no_other_warp(case: Case) -> Cause | None:
