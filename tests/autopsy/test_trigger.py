@@ -214,9 +214,9 @@ def test_reads_and_writes_of_a_process_are_counted(tmp_path: Path) -> None:
 def test_processes_of_a_command_are_found_by_mark_and_descent() -> None:
     # one in a session of its own, one whose environment cannot be seen, one without parents
     script = "setsid sleep 9 & env -i sleep 8 & (sleep 7 &) ; sleep 6"
-    mark = {MARKER: "ab", "PATH": os.environ["PATH"]}
+    mark = {MARKER: f"ab{os.getpid()}", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["/bin/sh", "-c", script], env=mark, start_new_session=True) as process:
-        family = Family(process, "ab")
+        family = Family(process, mark[MARKER])
         found: set[str] = set()
         while len(found) < 5:
             assert process.poll() is None

@@ -64,10 +64,11 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setattr("secrets.token_hex", lambda size: "0123")
+    mark = f"of-{os.getpid()}"  # tests in other processes have others
+    monkeypatch.setattr("secrets.token_hex", lambda size: mark)
     yield Watched(folder)
     marked = subprocess.run(
-        ["grep", "-lz", f"{MARKER}=0123", *map(str, Path("/proc").glob("[0-9]*/environ"))],
+        ["grep", "-lz", f"{MARKER}={mark}", *map(str, Path("/proc").glob("[0-9]*/environ"))],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert marked.stdout == ""
