@@ -265,6 +265,14 @@ REFUSED: dict[str, tuple[Make, str]] = {
     ),
     # grids and CTAs
     "a CTA of an unknown grid": (lambda: with_cta(grid=7), "grid 7, which is not in it"),
+    "a grid twice": (
+        lambda: on_device(grids=small().devices[0].grids * 2),
+        "two grids of device 0 have one id",
+    ),
+    "4,097 grids": (
+        lambda: on_device(grids=[small().devices[0].grids[0]] * 4097),
+        "4097 grids of device 0: more than",
+    ),
     "a CTA outside of the grid": (lambda: with_cta(index=(3, 0, 0)), "CTA (3, 0, 0) of a grid"),
     "a CTA at 2^32 - 1": (lambda: with_cta(index=(0, 0, 0xFFFFFFFF)), "of a grid (3, 1, 1)"),
     "a CTA twice": (lambda: with_cta(index=(1, 0, 0)), "is in it twice"),

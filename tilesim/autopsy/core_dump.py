@@ -42,7 +42,7 @@ MOST_UNPACKED = 512 << 20
 MOST_SECTIONS = 1 << 23
 MOST_DEVICES = 32
 MOST_SMS = 512
-MOST_GRIDS = 1 << 16
+MOST_GRIDS = 1 << 12
 MOST_MODULES = 1 << 16
 MOST_CONTEXTS = 256
 MOST_CTAS_PER_SM = 64
@@ -680,7 +680,10 @@ class CoreDump:
                 raise self.error(
                     f"CTAs run on device {device.number}, and it has no table of grids"
                 )
-            for n, row in enumerate(self.rows(table, _GRID, MOST_GRIDS, place)):
+            rows = self.rows(table, _GRID, MOST_GRIDS, place)
+            if len({row[0] for row in rows}) < len(rows):
+                raise self.error(f"two {place} have one id")
+            for n, row in enumerate(rows):
                 number = None if table is None else self.below(table, _PARAMETERS, n)
                 params = self.contents(number, MOST_PARAMETERS, f"parameters of grid {row[0]}")
                 cluster = row[19:22] if row[21] is not None else (0, 0, 0)
