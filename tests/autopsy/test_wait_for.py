@@ -409,6 +409,19 @@ def test_registers_that_no_warp_gives_back(tmp_path: Path) -> None:
 
 
 @needs.compiler
+def test_ctas_that_poll_words_of_their_own(tmp_path: Path) -> None:
+    poll = found(KERNELS, function("registers"), "if (threadIdx.x < 128) { while", "LDG")
+    blocks = [
+        Block([Stand(0, poll.pc, registers={2: 0x1000 + 4 * n, 3: 0x7})], None, (n, 0, 0), n)
+        for n in range(3)
+    ]
+    (one,) = graph(tmp_path, "registers", blocks, block=32, grid=3).entries
+    assert one.ctas == (0, 1, 2)
+    assert str(one.wait) == "polls the global word 0x700001000"
+    assert one.state[0] == "they poll 3 words, from 0x700001000 to 0x700001008"
+
+
+@needs.compiler
 def test_a_word_of_shared_memory_that_a_warp_is_to_store(tmp_path: Path) -> None:
     code = function("word_of_peer")
     poll = found(KERNELS, code, "while (w[1] == 0);", "LDS")

@@ -425,8 +425,9 @@ class _Graph:
         """The entries; CTAs that say the same are one."""
         together: dict[tuple[object, ...], list[_Found]] = {}
         for one in self.found:
+            at = one.wait.instruction
             key = (
-                str(one.wait), one.wait.instruction and one.wait.instruction.pc, one.wait.certain,
+                _alike(one.wait), None if at is None else at.pc, one.wait.certain,
                 tuple((g.warps, g.lanes) for g in one.groups), tuple(one.state), one.passing,
                 tuple(_said_by(s, one.whose) for s in one.supplies),
             )  # fmt: skip
@@ -434,9 +435,9 @@ class _Graph:
         return [
             Entry(
                 tuple(group for one in alike for group in one.groups), alike[0].wait,
-                tuple(alike[0].state), alike[0].passing, tuple(alike[0].supplies),
-                tuple(dict.fromkeys(one.cta.number for one in alike)), alike[0].mbarrier,
-                alike[0].initialised,
+                (*_own_words([one.wait for one in alike]), *alike[0].state), alike[0].passing,
+                tuple(alike[0].supplies), tuple(dict.fromkeys(one.cta.number for one in alike)),
+                alike[0].mbarrier, alike[0].initialised,
             )
             for alike in together.values()
         ]  # fmt: skip
@@ -504,6 +505,20 @@ def _have(things: list[int] | list[Grid], verb: str = "have") -> str:
     return {"have": "has", "do": "does", "wait": "waits"}[verb]
 
 
+def _alike(wait: Wait) -> object:
+    """What is the same for CTAs that stand alike: each may poll a global word of its own."""
+    if isinstance(wait, Poll) and wait.space != "shared":
+        return wait.space, wait.address is None, wait.value
+    return str(wait)
+
+
+def _own_words(waits: list[Wait]) -> Iterator[str]:
+    """That CTAs poll different words, if they do."""
+    words = sorted({w.address for w in waits if isinstance(w, Poll) and w.address is not None})
+    if len(words) > 1:
+        yield f"they poll {len(words)} words, from {words[0]:#x} to {words[-1]:#x}"
+
+
 def _from(cta: Cta, seen: Cta | None) -> int | None:
     """Which CTA of the cluster one is; None for that from which it is seen."""
     return None if cta is seen else cta.rank
@@ -512,6 +527,6 @@ def _from(cta: Cta, seen: Cta | None) -> int | None:
 def _said_by(supply: Supply, cta: Cta | None) -> tuple[object, ...]:
     """What a supply says, the same for CTAs that stand alike."""
     return (
-        tuple((_from(g.cta, cta), g.warps, g.lanes, str(g.wait)) for g in supply.groups),
+        tuple((_from(g.cta, cta), g.warps, g.lanes, _alike(g.wait)) for g in supply.groups),
         tuple(one.pc for one in supply.instructions), supply.certain,
     )  # fmt: skip
