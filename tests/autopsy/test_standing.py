@@ -110,6 +110,8 @@ KERNEL counts(int* o, int n) { int s = 0; for (int i = 0; i < n; i++) s += o[i] 
   o[0] = s; }
 KERNEL searches(volatile int* o) { int i = 0; while (o[i] != 7) i++; o[0] = i; }
 KERNEL tickets(int* o, int n) { int i; while ((i = atomicAdd(o, 1)) < n) o[i + 1] = 3; }
+KERNEL draws(int* o, int n) { while (atomicAdd(o, 1) < n); }
+KERNEL works(volatile int* o, int n) { int s = 0; do { o[1] = s; s += n; } while (o[0] == 0); }
 KERNEL follows(volatile int* o, volatile int* n) { int s = 0; while (s < *n) s += 2; o[0] = s; }
 """
 
@@ -149,7 +151,7 @@ AT = {
     "BPT": Trap, "BAR": NamedBarrierWait, "NANOSLEEP": Sleep,
 }  # fmt: skip
 #: they wait in none of their loops
-BUSY = ("counts", "searches", "tickets", "follows")
+BUSY = ("counts", "searches", "tickets", "draws", "works", "follows")
 
 
 def at_each_place(folder: Path, name: str) -> tuple[Function, list[Group]]:
@@ -234,7 +236,8 @@ def test_no_other_place_is_taken_for_a_wait(name: str, tmp_path: Path) -> None:
         if isinstance(wait, MbarrierWait) and group.pc not in inside:
             assert any(b and "TRYWAIT" in b.modifiers for b in near), f"{group.pc:#x}: {wait}"
             uses = bool({*one.operands, one.guard[-2:]} & answers(near))
-            assert wait.certain is uses or group.pc in behind
+            # behind a barrier it is certain where it has used the result of a later arrival
+            assert wait.certain is uses or (group.pc in behind and name != "tokens")
         elif isinstance(wait, NamedBarrierWait):
             assert not wait.certain
             assert one.base == "BAR" or group.pc in behind, f"{group.pc:#x}: {wait}"

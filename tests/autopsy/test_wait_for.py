@@ -180,6 +180,21 @@ def test_warps_that_wait_for_each_other(tmp_path: Path) -> None:
 
 
 @needs.compiler
+def test_what_runs_may_release_the_others(tmp_path: Path) -> None:
+    """Of the consumers one runs: the producer waits for all of them, but in no cycle."""
+    consumer, own = question("pair", CONSUMER), question("pair", PRODUCER)
+    code = function("pair")
+    busy = found(KERNELS, code, "y[i * 96 + threadIdx.x] = buf[threadIdx.x];", "STG")
+    stands = [waiting(0, own, EMPTY, 0, 1), *(waiting(n, consumer, FULL, 0) for n in (1, 2))]
+    memory = shared((FULL, word(0, 1, 1)), (EMPTY, word(0, 64, 96)))
+    graph_ = graph(tmp_path, "pair", [Block([*stands, Stand(3, busy.pc)], memory)])
+    assert [(s[0], s[2]) for s in supplies(entry(graph_, 0))] == [((1, 2), True), ((3,), True)]
+    assert [s.waits for s in entry(graph_, 0).supplies] == [True, False]
+    assert isinstance(entry(graph_, 3).wait, Running)
+    assert graph_.cycle == ()
+
+
+@needs.compiler
 def test_bytes_that_are_missing(tmp_path: Path) -> None:
     one = entry(pair(tmp_path, word(0, 0, 1, 512), word(0, 96, 96)), 1, 2, 3)
     assert "0 of 1 arrivals pending, 512 bytes outstanding" in one.state[0]
@@ -454,6 +469,21 @@ def test_lanes_apart(tmp_path: Path) -> None:
     assert (supply.groups[0].lanes, supply.certain, supply.waits) == (0xFFFF0000, True, True)
     whole = graph(tmp_path, "parts", [Block([Stand(2, meeting.pc, ALL)])], block=96)
     assert not isinstance(whole.entries[0].wait, WarpWait)
+
+
+@needs.compiler
+def test_lanes_that_meet_behind_a_branch(tmp_path: Path) -> None:
+    """BSYNC waits for the lanes of its convergence barrier, but for those that have ended."""
+    code = function("pair")
+    (meeting,) = (one for one in code.code.values() if one.base == "BSYNC")
+    branch = next(one for one in code.code.values() if one.base == "FENCE")
+    half, rest = Stand(0, meeting.pc, 0xFFFE), Stand(0, branch.pc, 1)
+    apart = graph(tmp_path, "pair", [Block([half, rest])], convergence={0: ALL})
+    one = next(e for e in apart.entries if isinstance(e.wait, WarpWait))
+    assert str(one.wait) == "waits for lane 0 of its warp"
+    assert [(s.groups[0].lanes, s.waits) for s in one.supplies] == [(1, False)]
+    alone = graph(tmp_path, "pair", [Block([half])], convergence={0: ALL})
+    assert isinstance(alone.entries[0].wait, Running)
 
 
 @needs.compiler
