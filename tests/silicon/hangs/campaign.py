@@ -325,7 +325,8 @@ class Campaign:
                 end_with(command[-1])
             seconds = round(time.monotonic() - started, 1)
             text = f"exit code {done.returncode} after {seconds} s: {' '.join(options)}"
-            state = "as it should" if done.returncode == 1 and "HANGS" in done.stdout else "not"
+            hangs = done.returncode == 1 and "HANGS" in done.stdout + done.stderr
+            state = "reported" if hangs else "not reported"
             self._row({"id": f"watch {id}", "state": state, "note": text})
             self._texts.append(f"===== watch {id}: {text}\n{done.stdout}\n{done.stderr}\n")
 

@@ -140,6 +140,30 @@ def test_a_folder_of_cases(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "a.cu").exists()
 
 
+@pytest.mark.slow
+def test_answers_of_tritons_kernels_are_those_of_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel of Gluon deadlocks at the line of the table, and its right twin is proved."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    tt = pytest.importorskip("tilesim.triton", reason="needs Triton", exc_type=ImportError)
+    tl: Any = pytest.importorskip("triton.language")
+    kernels: Any = pytest.importorskip("tests.silicon.hangs.triton_kernels")
+    task = next(task for task in TASKS if task.name == "copied")
+    gl: Any = pytest.importorskip("triton.experimental.gluon.language")
+    hopper: Any = pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+    where = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
+    x = hopper.TensorDescriptor.from_tensor(tt.empty((64, 64), tl.float16), [64, 64], where)
+    y = tt.empty((64, 64), tl.float16)
+    report = tt.check(kernels.copied[(1,)], x, y, BLOCK=64, PHASE=1, num_warps=4)
+    found = answer_by(report, "copied", frozenset())
+    assert found is not None
+    assert found.places[0].lines <= task.answer.places[0].lines
+    assert named_by(report.findings[0]) & task.answer.culprits
+    right = tt.check(kernels.copied[(1,)], x, y, BLOCK=64, PHASE=0, num_warps=4)
+    assert right.verdict == "proved"
+
+
 def test_launches_of_twins_with_several_kernels() -> None:
     document = json.loads(BY_NAME["two_kernels"].path.with_suffix(".launch.json").read_text())
     buggy, right = launches(document), launches(fixed(document))

@@ -15,7 +15,7 @@ from typing import Any
 from tests.silicon.hangs.answer import Answer, On, Place, numbers
 from tilesim.records import dataclass
 
-_TESTS = Path(__file__).parents[2] / "triton"
+_SOURCE = Path(__file__).with_name("triton_kernels.py")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class TritonTask:
 
     name: str
     kernel: str
-    file: str
     start: Callable[[Any], None]
     waits: tuple[Wait, ...]
     culprits: tuple[str, ...] = ()
@@ -70,69 +69,69 @@ class TritonTask:
         return Answer(places, frozenset({"deadlock"}), culprits, whole=False)
 
     def _lines(self, text: str) -> frozenset[str]:
-        path = _TESTS / self.file
-        lines = path.read_text().splitlines()
-        found = frozenset(f"{path.name}:{n}" for n, line in enumerate(lines, 1) if text in line)
-        assert found, f"{text!r} is not in {path}"
+        lines = _SOURCE.read_text().splitlines()
+        found = frozenset(f"{_SOURCE.name}:{n}" for n, line in enumerate(lines, 1) if text in line)
+        assert found, f"{text!r} is not in {_SOURCE}"
         return found
 
 
-def _described(torch: Any, shape: Sequence[int], box: Sequence[int], **layout: Any) -> Any:
-    """A tensor of 16-bit numbers with a descriptor of its boxes."""
+_BLOCK, _TILES, _STAGES = 64, 8, 2
+_KERNELS = "tests.silicon.hangs.triton_kernels"
+
+
+def _tensors(torch: Any, tiles: int) -> tuple[Any, Any]:
+    """A descriptor of tiles of 16-bit numbers, and memory for as many."""
     gl = import_module("triton.experimental.gluon.language")
     hopper = import_module("triton.experimental.gluon.nvidia.hopper")
-    where = gl.NVMMASharedLayout.get_default_for(list(box), gl.float16, **layout)
-    data = torch.zeros(tuple(shape), dtype=torch.float16, device="cuda")
-    return hopper.TensorDescriptor.from_tensor(data, list(box), where)
+    box = [_BLOCK, _BLOCK]
+    where = gl.NVMMASharedLayout.get_default_for(box, gl.float16)
+    x, y = (
+        torch.zeros((tiles * _BLOCK, _BLOCK), dtype=torch.float16, device="cuda") for _ in range(2)
+    )
+    return hopper.TensorDescriptor.from_tensor(x, box, where), y
 
 
 def _copied(torch: Any) -> None:
-    kernels = import_module("tests.silicon.hangs.triton_kernels")
-    x, y = (_described(torch, (64, 64), [64, 64]) for _ in range(2))
-    kernels.copied[(1,)](x, y, PHASE=1, num_warps=4)
+    import_module(_KERNELS).copied[(1,)](*_tensors(torch, 1), BLOCK=_BLOCK, PHASE=1, num_warps=4)
 
 
-def _persistent(fault: str) -> Callable[[Any], None]:
+def _relayed(fault: str) -> Callable[[Any], None]:
     def start(torch: Any) -> None:
-        specialised = import_module("tests.triton.gluon.specialised")
-        a, b = _described(torch, (192, 192), [64, 64]), _described(torch, (192, 128), [64, 64])
-        c = _described(torch, (192, 128), [64, 64])
-        specialised.persistent[(2,)](a, b, c, 3, 2, 3, STAGES=3, FAULT=fault, num_warps=4)
+        import_module(_KERNELS).relayed[(1,)](
+            *_tensors(torch, _TILES), _TILES, BLOCK=_BLOCK, STAGES=_STAGES, FAULT=fault,
+            num_warps=4,
+        )  # fmt: skip
 
     return start
 
 
 def _spinning(torch: Any) -> None:
-    kernels = import_module("tests.silicon.hangs.triton_kernels")
     flags = torch.zeros(2, dtype=torch.int32, device="cuda")
-    kernels.spinning[(2,)](flags, num_warps=4)
+    import_module(_KERNELS).spinning[(2,)](flags, num_warps=4)
 
 
-_FULL = "mbarrier.wait(full.index(slot), parity)"
+_FULL = "mbarrier.wait(full.index(slot), (i // STAGES) & 1)"
 _EMPTY = "mbarrier.wait(empty.index(slot), parity)"
-_SPECIALISED = "gluon/specialised.py"
 
 
-def _pipeline(name: str, fault: str, *culprits: str) -> TritonTask:
-    """The two roles of the persistent product wait for each other; which of the warps from 4 on
-    loads is the compiler's choice."""
+def _relay(fault: str, *culprits: str) -> TritonTask:
+    """The two roles wait for each other; which of the warps from 4 on loads is the compiler's
+    choice."""
     waits = Wait("0-3", "mbarrier", _FULL), Wait("4-7", "mbarrier", _EMPTY, one=True)
-    return TritonTask(
-        name, "persistent", _SPECIALISED, _persistent(fault), waits, culprits, "0-1"
-    )  # fmt: skip
+    return TritonTask(f"relayed-{fault}", "relayed", _relayed(fault), waits, culprits)
 
 
 TASKS: tuple[TritonTask, ...] = (
-    _pipeline("empty-count", "empty: count of two", "count=2 if FAULT"),
-    _pipeline("no-release", "multiplier: no release", "warpgroup_mma_wait(0, deps=[acc]))"),
-    _pipeline("more-bytes", "loader: more bytes expected", "2 * a.nbytes_per_cta"),
-    _pipeline("loader-parity", "loader: other parity", "parity = parity ^ 1", _EMPTY),
+    _relay("count", "count=2 if FAULT"),
+    _relay("release", "stored(y, i, ring", 'if FAULT != "release"'),
+    _relay("bytes", "BLOCK * BLOCK * 2 + 32"),
+    _relay("parity", "parity = parity ^ 1", _EMPTY),
     TritonTask(
-        "phase", "copied", "../silicon/hangs/triton_kernels.py", _copied,
-        (Wait("0-3", "mbarrier", "mbarrier.wait(full, PHASE)"),), ("mbarrier.wait(full, PHASE)",),
+        "copied", "copied", _copied, (Wait("0-3", "mbarrier", "mbarrier.wait(full, PHASE)"),),
+        ("mbarrier.wait(full, PHASE)",),
     ),
     TritonTask(
-        "spinning", "spinning", "../silicon/hangs/triton_kernels.py", _spinning,
+        "spinning", "spinning", _spinning,
         (Wait("0", "word", "while tl.atomic_add(flags + 1, 0) == 0"),), ctas="1",
     ),
 )  # fmt: skip
