@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tilesim
-from tilesim import mark, strategies
+from tilesim import autopsy, mark, strategies
 
 PAGE = Path(__file__).parent / "reference" / "api.md"
 
@@ -107,6 +107,10 @@ def page() -> str:
     things: list[tuple[str, Any]] = [
         (f"tilesim.{name}", getattr(tilesim, name))
         for name in ("check", "Report", "simulate", "Run", "replay", "explain", "kernel", "Kernel")
+    ]
+    things += [
+        (f"tilesim.autopsy.{name}", getattr(autopsy, name))
+        for name in ("autopsy", "Autopsy", "render")
     ]
     things.append(("tilesim.mark.check", mark.check))
     things += [

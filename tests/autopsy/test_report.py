@@ -331,6 +331,14 @@ def test_long_reports_are_cut_unless_all_is_asked_for(ring: Autopsy) -> None:
     assert "--verbose" not in whole
 
 
+def test_many_ctas_are_counted(ring: Autopsy) -> None:
+    (launch,) = ring.launches
+    entries = (replace(launch.entries[0], ctas=tuple(range(0, 2000, 2))),)
+    said = render(replace(ring, launches=(replace(launch, entries=entries),)))
+    found = " ".join(said.split())
+    assert "in CTAs 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, ... (1,000 CTAs) at" in found
+
+
 def test_a_time_that_is_over_is_said() -> None:
     said = " ".join(render(autopsy(RING, time_limit=0)).split())
     assert "unknown the time was over before ring was checked" in said

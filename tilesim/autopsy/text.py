@@ -139,10 +139,12 @@ def cycle_text(cycle: Sequence[Group]) -> str:
     return " -> ".join((*named, named[0]))
 
 
-#: kernels that have not begun, groups of warps, notes on each and culprits that are shown
+#: kernels that have not begun, groups of warps, notes on each, ranges of CTAs and culprits that are
+#: shown
 _PENDING = 8
 _ENTRIES = 16
 _NOTES = 8
+_RUNS = 12
 _CULPRITS = 3
 
 
@@ -339,7 +341,14 @@ def entry_text(entry: Entry, launch: Launched) -> str:
     said = f"{groups_text(first)} {_named(doing(first), launch)}"
     if launch.grid.ctas == 1:
         return said
-    return f"{said}, in CTA{'' if len(entry.ctas) == 1 else 's'} {ranges(entry.ctas)}"
+    return f"{said}, in {_ctas(entry.ctas)}"
+
+
+def _ctas(numbers: Sequence[int]) -> str:
+    """``CTAs 0-2``; of many that do not follow each other the first, and how many there are."""
+    runs = ranges(numbers).split(", ")
+    left = f", ... ({count(len(numbers), 'CTA')})" if len(runs) > _RUNS else ""
+    return f"CTA{'' if len(numbers) == 1 else 's'} {', '.join(runs[:_RUNS])}{left}"
 
 
 def entry_notes(entry: Entry, launch: Launched) -> list[str]:
@@ -364,7 +373,7 @@ def _supplies(entry: Entry, launch: Launched) -> Iterator[str]:
         groups = [g for supply in alike for g in supply.groups]
         ctas = {g.cta.number: g.cta for g in groups}
         own = list(ctas.values()) == [entry.groups[0].cta]
-        of = "" if own else f" of CTA{'' if len(ctas) == 1 else 's'} {ranges(sorted(ctas))}"
+        of = "" if own else f" of {_ctas(sorted(ctas))}"
         has, subject = ("have", "they") if _several(groups) else ("has", "it")
         what = _RELEASES.get(type(entry.wait), _ANYTHING)[not alike[0].certain]
         at = ", ".join(dict.fromkeys(place(i) for i in alike[0].instructions))
