@@ -266,7 +266,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     # grids and CTAs
     "a CTA of an unknown grid": (lambda: with_cta(grid=7), "grid 7, which is not in it"),
     "a grid twice": (
-        lambda: on_device(grids=small().devices[0].grids * 2),
+        lambda: on_device(grids=[*small().devices[0].grids] * 2),
         "two grids of device 0 have one id",
     ),
     "4,097 grids": (
