@@ -70,6 +70,35 @@ def test_lines_of_the_ptx_are_those_of_the_text_that_is_embedded(image: Image) -
                 assert lines[one.ptx - 1].strip().startswith("bar.sync")
 
 
+WAITS = """\
+__device__ __forceinline__ void wait(unsigned b, unsigned parity) {
+  asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;"
+               " @!p bra again; }" :: "r"(b), "r"(parity) : "memory");
+}
+extern "C" __global__ void waits(int *p, int n) {
+  __shared__ unsigned long long b[4];
+  unsigned s = (unsigned)__cvta_generic_to_shared(b);
+  wait(s, 0);
+  p[0] = n;
+  wait(s + 8, 1);
+  p[1] = n;
+  wait(s + 16, 0);
+  p[2] = n;
+}
+"""
+
+
+def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait() -> None:
+    (function,) = disassemble(compiled.image(WAITS)).values()
+    waits: dict[str, set[tuple[int, ...]]] = {}
+    for one in function.code.values():
+        if "PHASECHK" in one.modifiers:
+            lines = tuple(line.line for line in one.lines)
+            waits.setdefault(one.operands[1], set()).add(lines)
+    assert list(waits.values()) == [{(2, 8)}, {(2, 10)}, {(2, 12)}]
+    assert sum("PHASECHK" in one.modifiers for one in function.code.values()) > 3
+
+
 def test_a_cubin_without_lines_has_none() -> None:
     image = compiled.image(SOURCE, lines=False)
     codes = [one.code.values() for one in disassemble(image).values()]

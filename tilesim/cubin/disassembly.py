@@ -22,7 +22,8 @@ from typing import NamedTuple
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.line_table import LineTable
-from tilesim.cubin.sass import WIDTH, Function, Instruction
+from tilesim.cubin.sass import WIDTH, Function, Instruction, SourceLine
+from tilesim.records import replace
 
 #: seconds that nvdisasm may take, and bytes that it may print
 MOST_SECONDS = 20
@@ -140,6 +141,12 @@ def _function(
     if not code:
         raise image.error(f"nvdisasm finds no instruction of {symbol.name}")
     successors, unknown = _flow(image, symbol, code)
+    begins = {
+        pc: at - (start - section)
+        for pc in code
+        if (at := table.begins(symbol.section, start + pc - section)) is not None
+    }
+    code = _own_lines(code, successors, begins)
     before: dict[int, list[int]] = {pc: [] for pc in code}
     for pc, following in successors.items():
         for other in following:
@@ -148,6 +155,35 @@ def _function(
     return Function(
         symbol.name, start, symbol.size, code, successors, predecessors, frozenset(unknown)
     )
+
+
+def _own_lines(
+    code: Mapping[int, Instruction],
+    successors: Mapping[int, tuple[int, ...]],
+    begins: Mapping[int, int],
+) -> dict[int, Instruction]:
+    """Instructions with lines of their own; ``begins``: from where on the lines of each hold.
+
+    ptxas writes no row for code that it puts behind the others (the loop of a ``try_wait``): it
+    would have the line of what lies before it, which does not go on there. Such code has the lines
+    of the other instructions of its line of the PTX, if they agree; else none.
+    """
+    apart = 0  # the last place that is not come to from the one before it
+    carried: list[int] = []
+    of: dict[int | None, set[tuple[SourceLine, ...]]] = {}
+    for pc, one in code.items():
+        before = code.get(pc - WIDTH)
+        if before and before.base != "CALL" and pc not in successors[before.pc]:
+            apart = pc
+        if begins.get(pc, pc) < apart:
+            carried.append(pc)
+        else:
+            of.setdefault(one.ptx, set()).add(one.lines)
+    found = dict(code)
+    for pc in carried:
+        others = of.get(code[pc].ptx, set()) if code[pc].ptx is not None else set()
+        found[pc] = replace(code[pc], lines=min(others, key=str) if len(others) == 1 else ())
+    return found
 
 
 def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:

@@ -100,7 +100,19 @@ class MbarrierInstruction:
 
 
 #: kinds of `MbarrierInstruction`, as far as they are known: by compiling each of them
-MBARRIER_KINDS: Mapping[int, str] = {0x00: "init", 0x01: "arrive", 0x0A: "try_wait"}
+MBARRIER_KINDS: Mapping[int, str] = {
+    0x00: "init",
+    0x01: "arrive",
+    0x02: "arrive.noComplete",
+    0x03: "arrive_drop",
+    0x05: "test_wait",
+    0x06: "test_wait.parity",
+    0x07: "cp.async.mbarrier.arrive",
+    0x08: "inval",
+    0x0A: "try_wait.parity",
+    0x0B: "expect_tx",
+    0x0C: "complete_tx",
+}
 
 
 @dataclass(frozen=True)
@@ -109,9 +121,10 @@ class KernelInfo:
 
     ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
-    ``mbarriers``: how many ptxas has counted. ``branch_targets``: of each ``BRX``, by its pc.
-    ``named_barriers``: one more than the highest that is used. ``shared``: bytes of static shared
-    memory from address 0 of the window on: from sm_90 on the first 1024 are the system's.
+    ``mbarriers``: how many are initialised, as ptxas has counted. ``branch_targets``: of each
+    ``BRX``, by its pc. ``named_barriers``: one more than the highest that is used. ``shared``:
+    bytes of static shared memory from address 0 of the window on: from sm_90 on the first 1024 are
+    the system's.
     """
 
     name: str

@@ -120,6 +120,11 @@ class LineTable:
                 break
         return tuple(found)
 
+    def begins(self, section: int, at: int) -> int | None:
+        """The place from which on the lines of the instruction at a place hold; None without."""
+        rows = (_row(function, at) for _, function in self._source.get(section, ()))
+        return next((row.at for row in rows if row is not None), None)
+
     def ptx(self, section: int, at: int) -> int | None:
         """The line of the embedded PTX of the instruction at a place of a section."""
         rows = (_row(function, at) for _, function in self._ptx.get(section, ()))
