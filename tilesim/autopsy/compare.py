@@ -537,7 +537,8 @@ def compare(
         if monotonic() < until:
             raise  # by the user
         match = _no_time(report)
-    return replace(match, assumed=rebuilt.assumed)
+    says = (*match.says, *_also(match, report, rebuilt))
+    return replace(match, says=says, assumed=rebuilt.assumed)
 
 
 def _no_time(report: Report) -> Match:
@@ -567,11 +568,14 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
         other = _other_schedule(mir, hang, found, until)
         if other is not None and not other.distance:
             return _same_hang(hang, other, report)
-        nearest = min((one for one in (found, other) if one is not None and one.counterparts),
-                      key=lambda one: one.distance, default=None)  # fmt: skip
-        if nearest is not None:
-            return _nearest(nearest, report)
-        return _failed(report, rebuilt)
+        if found.counterparts:
+            nearer = other is not None and other.distance < found.distance
+            return _nearest(other if nearer and other is not None else found, report)
+        match = _failed(report, rebuilt)
+        if other is not None:
+            says = "other schedules end in a deadlock, of which that of the dump differs"
+            match = replace(match, says=(*match.says, says), differs=tuple(_shown(other)))
+        return match
     if report.verdict == "unsupported":
         return Match("none", (f"the kernel cannot be checked: {_why(report)}",), report=report)
     other = _other_schedule(mir, hang, None, until)
@@ -584,10 +588,30 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
     )
 
 
+def _also(match: Match, report: Report, rebuilt: Rebuilt) -> tuple[str, ...]:
+    """Other failures that a check finds; where its deadlock is not that of the dump, they may be
+    the cause of that."""
+    others = [f for f in _others(report, rebuilt) if f != match.finding]
+    if match.kind not in ("same", "nearest") or not others:
+        return ()
+    more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+    what = f"{others[0].rule}: {others[0].message}{more}"
+    may = ", which may be the cause" if match.kind == "nearest" else ""
+    return (f"check also finds another failure{may}: {what}",)
+
+
+def _others(report: Report, rebuilt: Rebuilt) -> list[Finding]:
+    """Failures that are no deadlock, nor come from a size that was taken for a buffer."""
+    taken = any(one.name == "buffer sizes" for one in rebuilt.assumed)
+    return [
+        f for f in report.findings
+        if not any(map(_waits, f.participants)) and not (taken and f.rule == "out-of-bounds")
+    ]  # fmt: skip
+
+
 def _failed(report: Report, rebuilt: Rebuilt) -> Match:
     """A check that fails, and that never ends in a deadlock."""
-    sizes = [one.name for one in rebuilt.assumed if one.name == "buffer sizes"]
-    others = [f for f in report.findings if f.rule != "out-of-bounds" or not sizes]
+    others = _others(report, rebuilt) or [f for f in report.findings if f.rule != "out-of-bounds"]
     if not others:
         says = "check ends at an access beyond the size that was taken for a buffer"
         return Match("open", (f"{says}: {report.findings[0].message}",), report=report)
