@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from shutil import which
 
 import click
 
@@ -61,6 +62,8 @@ def command(
     Exit: 1 it hung; else the exit code of COMMAND, and 2 if it cannot be started.
     """
     show_below(source_roots)
+    if which(command[0]) is None:
+        raise UsageError(f"{command[0]} cannot be run: there is no such program")
     gpus = nvml()
     if gpus is None:
         said = ctx.get_parameter_source("no_progress") == click.core.ParameterSource.COMMANDLINE
