@@ -186,6 +186,16 @@ def test_registers_of_lanes_that_are_not_all_there(tmp_path: Path) -> None:
     assert (warp.register(0, 1), warp.register(4, 2), warp.register(4, -1)) == (None,) * 3
 
 
+def test_rows_of_lanes_that_are_not_there_are_blank(tmp_path: Path) -> None:
+    """A table whose rows have the numbers of lanes, as the tests of LLDB's reader make them."""
+    blank = writer.Lane(0, 0, (0, 0, 0), state=0)
+    own = {n: writer.Lane(n, ENTRY + n, (n, 0, 0), (100 + n,)) for n in (2, 4)}
+    lanes = [own.get(n, blank) for n in range(5)]
+    (warp,) = one_warp(writer.Warp(lanes, valid=0b10100), tmp_path).ctas[0].warps
+    assert [(lane.number, lane.pc - ENTRY) for lane in warp.lanes] == [(2, 2), (4, 4)]
+    assert [warp.register(n, 0) for n in range(5)] == [None, None, 102, None, 104]
+
+
 def test_registers_by_the_number_of_the_lane(tmp_path: Path) -> None:
     """Where the sections have the lanes' own numbers, those count."""
     lanes = [writer.Lane(n, ENTRY, (n, 0, 0), (100 + n,)) for n in (4, 9)]

@@ -271,6 +271,8 @@ class Warp:
         seen = 0
         found: list[Lane] = []
         for at, (pc, _, number, x, y, z, exception, _, _, _, state) in enumerate(rows):
+            if at and not (pc or number or x or y or z):
+                continue  # where rows have the numbers of lanes, one that is not there is blank
             if number >= LANES:
                 raise self._dump.error(f"{place} has a lane {number}")
             if seen >> number & 1:
