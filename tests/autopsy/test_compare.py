@@ -27,7 +27,7 @@ from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function, Instruction, SourceLine
 from tilesim.ir.mir import Mir
 from tilesim.ir.text.mir import fingerprint
-from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.launch import Field, Launch, Map, Pointer, Scalar, Struct
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Module
 from tilesim.records import dataclass, replace
@@ -365,3 +365,59 @@ def test_polls_are_told_by_their_loop(ring: Hang, line: int, kind: str) -> None:
     assert match.assumed[-1] == Assumed(
         "contents", "what arg0 held at the start is not in the dump: zeros"
     )
+
+
+# ---------------------------------------------------------------------- maps, and what is refused
+
+MAPS = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry f(.param .align 64 .b8 f_param_0[128], .param .align 64 .b8 f_param_1[128],
+    .param .align 8 .b8 f_param_2[16])
+{
+    .shared .align 8 .b8 bar[8];
+    .reg .b32 %r<3>;
+    .reg .pred %p;
+    mov.u32 %r1, bar;
+    mov.u32 %r2, %tid.x;
+    setp.ne.u32 %p, %r2, 0;
+    @%p bra B;
+    mbarrier.init.shared::cta.b64 [%r1], COUNT;
+B:
+    bar.sync 0;
+A:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%r1], 0;
+    @!%p bra A;
+    ret;
+}
+"""
+
+
+def of_maps(ring: Hang, count: int) -> Match:
+    """A kernel that is given two maps of one buffer, and waits for what never comes."""
+    text = MAPS.replace("COUNT", str(count))
+    module = read(text, "f.ptx")
+    ptx = FoundPtx(text, "f.ptx", "", True, "", (), module, module.entries[0])
+    one = Map("arg0", "bf16", (64, 32), (128,), (64, 8))
+    other = Map("arg0", "f32", (32, 32), (128,), (32, 8))
+    inside = Struct("arg2", 16, (Field(0, Pointer("arg0", 4096, 256)),), bytes(16))
+    launch = Launch("f", (3, 1, 1), (32, 1, 1), params=(one, other, inside))
+    wait = MbarrierWait(Instruction(0, "", "SYNCS", (), ptx=19), True, "", 0x400, None, 0)
+    return compare(ring.dump, ptx, module, Rebuilt(launch, ()), ring.groups(((0,), wait)))
+
+
+def test_maps_that_see_one_buffer_in_different_ways(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    match = of_maps(ring, 1)
+    assert match.kind == "same", match
+    assert [one.name for one in match.assumed] == ["maps"]
+
+
+def test_a_kernel_that_is_rejected_fails(ring: Hang) -> None:
+    match = of_maps(ring, 1 << 20)
+    assert match.kind == "failed"
+    assert match.finding is None
+    assert match.says[0].startswith("check rejects the kernel, which may be the cause: f.ptx:15: ")

@@ -26,7 +26,7 @@ from simpy.core import Infinity
 from tilesim.autopsy import mbarrier_word
 from tilesim.autopsy.core_dump import CoreDump, Cta
 from tilesim.autopsy.find_ptx import FoundPtx
-from tilesim.autopsy.launch import Assumed, Rebuilt, with_contents, with_zeros
+from tilesim.autopsy.launch import Assumed, Rebuilt, with_contents, with_maps_apart, with_zeros
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
@@ -44,12 +44,13 @@ from tilesim.autopsy.waits import (
 from tilesim.checker import check
 from tilesim.checker.report import Report
 from tilesim.checker.witness import Witness, ends, replay
-from tilesim.errors import TilesimError
+from tilesim.errors import InvalidProgram, TilesimError
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.mir import Mir
 from tilesim.ir.text.mir import fingerprint
+from tilesim.ptx.launch import Map, Struct
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import Body, Module, Name
+from tilesim.ptx.syntax import Body, LaunchError, Module, Name
 from tilesim.records import dataclass, replace
 from tilesim.repair import Wanted
 from tilesim.sim.machine.cta import Cta as RunCta
@@ -514,7 +515,13 @@ def compare(
     until = monotonic() + time_limit
     entry = next(one for one in module.entries if one.name == ptx.entry.name)
     try:
-        mir = lower(module, entry, rebuilt.launch)
+        try:
+            mir = lower(module, entry, rebuilt.launch)
+        except LaunchError:
+            if not any(isinstance(p, Map | Struct) for p in rebuilt.launch.params):
+                raise
+            rebuilt = with_maps_apart(rebuilt)
+            mir = lower(module, entry, rebuilt.launch)
         looked = Simulation(mir, numbers=False, strict="practice")
         given = with_contents(rebuilt, dump, looked.written, looked.holds)
         if given is not rebuilt:
@@ -527,6 +534,9 @@ def compare(
             again = check(other, time_limit=left, suggest=suggest)
             if again.verdict in ("failed", "proved", "exhausted"):
                 rebuilt, mir, report = zeros, other, again
+    except InvalidProgram as error:
+        what = f"check rejects the kernel, which may be the cause: {error.diagnostics[0]}"
+        return Match("failed", (what,), assumed=rebuilt.assumed)
     except TilesimError as error:
         return Match("none", (f"the kernel cannot be checked: {error}",))
     assert entry.body is not None

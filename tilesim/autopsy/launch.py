@@ -10,6 +10,7 @@ is taken to be larger than anything that the kernel accesses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count
 from math import prod
 
 from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
@@ -350,6 +351,36 @@ def _limited(one: Parameter, large: Set[str]) -> Parameter:
             return replace(one, fields=tuple(fields))
         case _:
             return one
+
+
+def with_maps_apart(rebuilt: Rebuilt) -> Rebuilt:
+    """The launch with a buffer for each tensor map, where maps see one buffer in different ways,
+    which no launch description can say."""
+    number, params = count(1), list[Parameter]()
+    for one in rebuilt.launch.params:
+        match one:
+            case Map():
+                params.append(_of_its_own(one, next(number)))
+            case Struct():
+                fields = (
+                    replace(f, value=_of_its_own(f.value, next(number)))
+                    if isinstance(f.value, Map)
+                    else f
+                    for f in one.fields
+                )
+                params.append(replace(one, fields=tuple(fields)))
+            case _:
+                params.append(one)
+    text = "tensor maps that see one buffer in different ways are taken to see different ones"
+    return replace(
+        rebuilt,
+        launch=replace(rebuilt.launch, params=tuple(params)),
+        assumed=(*rebuilt.assumed, Assumed("maps", text)),
+    )
+
+
+def _of_its_own(one: Map, number: int) -> Map:
+    return replace(one, name=f"map{number}", offset=0)
 
 
 def with_zeros(rebuilt: Rebuilt) -> Rebuilt:
