@@ -17,6 +17,7 @@ from tilesim.autopsy.processes import MARKER, Family, parent_of, transfers
 from tilesim.autopsy.progress import Load, Look, Nvml, Progress, look_at
 from tilesim.autopsy.trigger import Limits, Names, dump_of, make_dumps, names_of, prepared
 from tilesim.cli import main
+from tilesim.records import replace
 
 from .test_watch import LIMITS, PROGRAM, SHORT
 
@@ -142,7 +143,9 @@ def test_a_process_in_a_container_has_other_names(tmp_path: Path) -> None:
     (own / "environ").write_bytes(
         b"A=1\0CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1\0CUDA_COREDUMP_FILE=/srv/d.%p\0"
     )
-    (own / "status").write_text("Name:\tpython\nNSpid:\t40\t7\nThreads:\t1\n")
+    uid = os.getuid()
+    status = f"Name:\tpython\nUid:\t9\t{uid}\t9\t9\nNSpid:\t40\t7\nThreads:\t1\n"
+    (own / "status").write_text(status)
     (own / "cwd").symlink_to("/srv")
     (own / "ns" / "mnt").symlink_to("mnt:[2]")
     (tmp_path / "self" / "ns" / "mnt").symlink_to("mnt:[1]")
@@ -151,6 +154,10 @@ def test_a_process_in_a_container_has_other_names(tmp_path: Path) -> None:
     names = names_of(40, tmp_path)
     assert names.pipes() == (own / "root" / "srv" / "corepipe_pod_7",)
     assert names.dumps() == (own / "root" / "srv" / "d.7",)
+    # what a process names need not be its own
+    assert replace(names, owner=uid + 1).pipes() == ()
+    (own / "root" / "srv" / "corepipe.cuda.pod.7").symlink_to("corepipe_pod_7")
+    assert len(names.pipes()) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from glob import escape, glob
 from pathlib import Path
@@ -50,12 +50,14 @@ _MORE_BYTES = b"\0" * (1 << 16)
 @dataclass(frozen=True)
 class Names:
     """Patterns of the names of pipes and dumps; relative ones are in ``folder``. ``root`` is where
-    the process sees ``/``, which differs in a container."""
+    the process sees ``/``, which differs in a container. Files of others than the user ``owner`` do
+    not count, nor do links: a process may name any."""
 
     pipe: tuple[str, ...]
     dump: tuple[str, ...]
     folder: Path
     root: Path = Path("/")
+    owner: int | None = None
 
     def of(self, pid: int | str) -> Names:
         """Those of one process, by its number as it knows itself."""
@@ -64,28 +66,22 @@ class Names:
 
     def pipes(self) -> tuple[Path, ...]:
         """The pipes that there are."""
-        return tuple(path for path in self._found(self.pipe) if _is(path, stat.S_ISFIFO))
+        return tuple(self._found(self.pipe, stat.S_ISFIFO))
 
     def dumps(self) -> tuple[Path, ...]:
         """The dumps that there are, whole or not."""
-        return tuple(path for path in self._found(self.dump) if _is(path, stat.S_ISREG))
+        return tuple(self._found(self.dump, stat.S_ISREG))
 
-    def _found(self, patterns: Iterable[str]) -> list[Path]:
+    def _found(self, patterns: Iterable[str], kind: Callable[[int], bool]) -> Iterator[Path]:
         found: set[str] = set()
         for pattern in patterns:
             path = self.root / str(self.folder / pattern).lstrip("/")
-            parts = re.split("(%[pht])", str(path))
-            found.update(
-                glob("".join("*" if p in ("%p", "%h", "%t") else escape(p) for p in parts))
-            )
-        return [Path(name) for name in sorted(found)]
-
-
-def _is(path: Path, kind: Callable[[int], bool]) -> bool:
-    try:
-        return kind(path.stat().st_mode)
-    except OSError:
-        return False
+            found.update(glob("*".join(map(escape, re.split("%[pht]", str(path))))))
+        for name in sorted(found):
+            with suppress(OSError):
+                status = os.lstat(name)
+                if kind(status.st_mode) and self.owner in (None, status.st_uid):
+                    yield Path(name)
 
 
 @dataclass(frozen=True)
@@ -161,8 +157,12 @@ def names_of(pid: int, proc: Path = Path("/proc")) -> Names:
         )
     # the last is its number as it knows itself
     number = re.search(r"^NSpid:.*?(\d+)$", status, re.MULTILINE)
-    names = _names(environment, folder).of(number[1] if number else pid)
-    return replace(names, root=own / "root") if apart else names
+    user = re.search(r"^Uid:\s*\d+\s+(\d+)", status, re.MULTILINE)
+    return replace(
+        _names(environment, folder).of(number[1] if number else pid),
+        root=own / "root" if apart else Path("/"),
+        owner=int(user[1]) if user else None,
+    )
 
 
 def _environment_of(pid: int, proc: Path) -> dict[str, str]:
