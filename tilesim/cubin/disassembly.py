@@ -28,6 +28,9 @@ from tilesim.records import replace
 #: seconds that nvdisasm may take, and bytes that it may print
 MOST_SECONDS = 20
 MOST_PRINTED = 32 << 20
+#: bytes of a function that it is given, and of its messages that are read
+MOST_CODE = 2 << 20
+_MOST_SAID = 1 << 16
 
 _SECTION = re.compile(r"//-{5,} +(\S+) +-{5,}$")
 _LABEL = re.compile(r"\s*([.$\w]\S*):\s*$")
@@ -100,6 +103,12 @@ class _Row(NamedTuple):
 @lru_cache(maxsize=64)
 def _functions(image: Image, symbols: tuple[Symbol, ...]) -> tuple[Function, ...]:
     """Functions of a cubin, by one process."""
+    for one in symbols:
+        if one.size > MOST_CODE:
+            raise CubinError(
+                f"{image.name}: {one.name[:64]} has {one.size >> 20} MiB of code; functions of at "
+                f"most {MOST_CODE >> 20} MiB are read"
+            )
     listings = _listings(_printed(image, symbols))
     table = LineTable(image)
     return tuple(
@@ -213,14 +222,17 @@ def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:
                 process.wait()
             finally:
                 timer.cancel()
-        said = errors.read_text(errors="replace").strip()
+        with errors.open("rb") as file:
+            said = file.read(_MOST_SAID).decode(errors="replace").replace(str(path), path.name)
     what = f"{image.name}: nvdisasm"
     if late:
         raise CubinError(f"{what} was stopped after {MOST_SECONDS} s")
     if len(data) > MOST_PRINTED:
         raise CubinError(f"{what} prints more than {MOST_PRINTED >> 20} MiB")
     if process.returncode:
-        reason = said.splitlines()[-1] if said else f"it ended with status {process.returncode}"
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        reasons = [line for line in lines if "fatal" in line or "error" in line]
+        reason = [*reasons[-1:], *lines, f"it ended with status {process.returncode}"][0]
         raise CubinError(f"{what} cannot read it: {reason}")
     return data.decode("utf-8", "replace")
 
