@@ -14,8 +14,10 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from multiprocessing import Pool
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from tests.silicon.hangs.task import (
     NotCompiled,
     Task,
     Variant,
-    answer_by,
+    answers_by,
     checked,
     compiled,
     described,
@@ -52,12 +54,15 @@ _READ = 64 << 20
 _DATA, _REPORTS = 100_000, 15_000_000
 #: seconds that are left for the tables
 TAIL = 20
+#: the part of the time in which programs are compiled and checked, at most
+_PREPARE = 0.4
 _TWINS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program that can be started: what it is, its folder, its right answer.
+    """A program that can be started: what it is, its folder, the right answers: one of them
+    is right, if the schedule decides which.
 
     ``hangs``: it is started to be dumped. ``problem``: why it cannot be started, or what its check
     said that it should not.
@@ -66,7 +71,7 @@ class Prepared:
     task: Task
     folder: Path
     kernels: tuple[str, ...] = ()
-    answer: Answer | None = None
+    answers: tuple[Answer, ...] = ()
     hangs: bool = True
     problem: str = ""
     note: str = ""
@@ -105,7 +110,8 @@ def prepare(task: Task, folder: Path) -> Prepared:
         for kind in ("lines", "plain"):
             plan = {"image": f"{kind}.cubin", "launches": launches, "ends": task.ends}
             (own / f"{kind}.json").write_text(json.dumps(plan))
-        made = Prepared(task, own, kernels, task.answer, not task.ends, note=task.about)
+        answers = () if task.answer is None else (task.answer,)
+        made = Prepared(task, own, kernels, answers, not task.ends, note=task.about)
         return _with_answer(made, ptx, launches)
     except (NotCompiled, TilesimError) as error:
         return Prepared(task, own, problem=str(error))
@@ -115,18 +121,18 @@ def _with_answer(made: Prepared, ptx: str, launches: Sequence[Mapping[str, Any]]
     task = made.task
     if not task.checked:
         return made
-    report = checked(ptx, launches[0])
+    mir, report = checked(ptx, launches[0])
     found = ", ".join(sorted(report.rules)) or report.verdict
     note = f"{task.about}; check: {found}" if task.about else f"check: {found}"
     if task.ends:
         right = report.verdict in ("proved", "exhausted", "bounded")
         return replace(made, note=note, problem="" if right or task.derived else note)
     if task.derived:
-        answer = answer_by(report, made.kernels[0], task.culprits)
+        answers = answers_by(mir, report, made.kernels[0], task.culprits)
         return replace(
-            made, note=note, answer=answer, hangs=task.may_hang or bool(report.rules & STUCK)
+            made, note=note, answers=answers, hangs=task.may_hang or bool(report.rules & STUCK)
         )
-    right = made.answer is not None and bool(report.rules & made.answer.rules)
+    right = any(report.rules & answer.rules for answer in made.answers)
     return replace(made, note=note, problem="" if right else f"{note}: not as in the table")
 
 
@@ -175,8 +181,8 @@ def twins(every: Iterable[Prepared]) -> list[Start]:
     return [Start(one, "lines") for one in every if one.kernels and one.task.ends]
 
 
-def _excepts(answer: Answer | None) -> bool:
-    return answer is not None and any(place.on == "exception" for place in answer.places)
+def _excepts(answers: Sequence[Answer]) -> bool:
+    return any(place.on == "exception" for answer in answers for place in answer.places)
 
 
 #: programs that are no kernel with a launch
@@ -229,17 +235,18 @@ class Campaign:
 
     def prepared(self, tasks: Sequence[Task], jobs: int) -> list[Prepared]:
         """All programs, compiled and checked in several processes."""
-        with ProcessPoolExecutor(jobs) as pool:
-            futures = [pool.submit(prepare, task, self._folder) for task in tasks]
-            found = [self._prepared(t, f) for t, f in zip(tasks, futures, strict=True)]
+        end = time.monotonic() + _PREPARE * self.left()
+        with Pool(jobs) as pool:  # which ends its processes, also those that are at work
+            results = [pool.apply_async(prepare, (task, self._folder)) for task in tasks]
+            found = [self._prepared(t, r, end) for t, r in zip(tasks, results, strict=True)]
         for one in found:
             if one.problem:
                 self._row({"id": one.task.id, "state": "not as expected", "note": one.problem})
         return found
 
-    def _prepared(self, task: Task, future: Future[Prepared]) -> Prepared:
+    def _prepared(self, task: Task, result: AsyncResult[Prepared], end: float) -> Prepared:
         try:
-            return future.result(timeout=max(1.0, self.left()))
+            return result.get(timeout=max(1.0, end - time.monotonic()))
         except Exception as error:  # of one program: the others go on
             return Prepared(task, self._folder, problem=f"{type(error).__name__}: {error}"[:500])
 
@@ -284,14 +291,14 @@ class Campaign:
         if found.dump is None:
             self._row(row)
             return
-        answer = one.answer
-        if found.state == "excepted" and not _excepts(answer):
-            answer, row["note"] = None, f"{one.note}; it ended in an exception before it hung"
+        answers = one.answers
+        if found.state == "excepted" and not _excepts(answers):
+            answers, row["note"] = (), f"{one.note}; it ended in an exception before it hung"
         ptx = str(one.folder / "kernel.ptx")
         reads = {"embedded": ()} if start.variant == "lines" else {"none": ("-",), "given": (ptx,)}
         for how, given in reads.items():
             own = {**row, "ptx": how}
-            readers.submit(self._read, own, found.dump, given, answer, os.environ)
+            readers.submit(self._read, own, found.dump, given, answers, os.environ)
         self._dumps.append((found.dump, start.id, one.kernels))
 
     def _other(self, task: Other, readers: ThreadPoolExecutor) -> None:
@@ -304,7 +311,7 @@ class Campaign:
             self._row(row)
             return
         how = {**row, "ptx": task.ptx}
-        readers.submit(self._read, how, found.dump, (), task.answer, env)
+        readers.submit(self._read, how, found.dump, (), (task.answer,), env)
         self._dumps.append((found.dump, task.id, (task.kernel,)))
 
     def _watched(self, every: Sequence[Prepared]) -> None:
@@ -350,17 +357,17 @@ class Campaign:
         return row
 
     def _read(
-        self, row: Row, dump: Path, ptx: Sequence[str], answer: Answer | None,
+        self, row: Row, dump: Path, ptx: Sequence[str], answers: Sequence[Answer],
         env: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Reads a dump and scores what is said of it."""
         try:
-            self._row({**row, **self._scored(row, dump, ptx, answer, env)})
+            self._row({**row, **self._scored(row, dump, ptx, answers, env)})
         except Exception as error:  # of one dump: the others go on
             self._row({**row, "error": f"{type(error).__name__}: {error}"[:500]})
 
     def _scored(
-        self, row: Row, dump: Path, ptx: Sequence[str], answer: Answer | None,
+        self, row: Row, dump: Path, ptx: Sequence[str], answers: Sequence[Answer],
         env: Mapping[str, str],
     ) -> Row:  # fmt: skip
         command = list(self._reader(dump, ptx))
@@ -388,9 +395,10 @@ class Campaign:
                 for w, (p, b) in zip(stated["states"], STATES, strict=True)
             )
             found["note"] = f"{right} of {len(STATES)} barriers are in their known states"
-        if answer is not None:
-            result = score(answer, stated, with_ptx=row["ptx"] != "none")
-            found["score"] = result.json()
+        if answers:
+            with_ptx = row["ptx"] != "none"
+            results = [score(answer, stated, with_ptx=with_ptx) for answer in answers]
+            found["score"] = max(results, key=lambda s: (s.waiting, s.barrier, not s.wrong)).json()
         text = stated.pop("text")
         data = json.dumps(stated)[:_DATA]
         self._texts.append(f"{title}\n{json.dumps(found)}\n{text}\nstated: {data}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +14,17 @@ from tests.silicon.hangs.own import PROGRAMS, ROWS
 from tilesim.checker import Report, check
 from tilesim.errors import TilesimError
 from tilesim.findings.finding import Finding, Participant
+from tilesim.ir.mir import Mir
 from tilesim.ptx.description import read as launch_of
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.records import dataclass
+from tilesim.sim.machine.simulate import simulate
 
 #: seconds of one compilation, and of one check
 _COMPILE, _CHECK = 120, 30
+#: schedules whose deadlocks are answers as well
+_SCHEDULES = 12
 _HEADERS = Path(__file__).parents[2] / "ptx" / "cuda" / "head.cu"
 STUCK = frozenset({"deadlock", "register-pool"})
 #: what of a launch's file says nothing of the launch itself
@@ -176,8 +180,8 @@ def described(task: Task, ptx: str) -> tuple[dict[str, Any], ...]:
 # ---------------------------------------------------------------------- what check says
 
 
-def checked(ptx: str, launch: Mapping[str, Any]) -> Report:
-    """What `tilesim.check` says of a kernel and its launch.
+def checked(ptx: str, launch: Mapping[str, Any]) -> tuple[Mir, Report]:
+    """A kernel with its launch, as the machine runs it, and what `tilesim.check` says of it.
 
     Raises:
         TilesimError: it cannot be read.
@@ -186,18 +190,31 @@ def checked(ptx: str, launch: Mapping[str, Any]) -> Report:
     entry = next((e for e in module.entries if e.name == launch["entry"]), None)
     if entry is None:
         raise NotCompiled(f"there is no kernel {launch['entry']}")
-    return check(lower(module, entry, launch_of(dict(launch))), time_limit=_CHECK)
+    mir = lower(module, entry, launch_of(dict(launch)))
+    return mir, check(mir, time_limit=_CHECK)
 
 
-def answer_by(report: Report, kernel: str, culprits: frozenset[str]) -> Answer | None:
-    """The answer that a check gives: None if it finds no deadlock, or more than one.
+def answers_by(
+    mir: Mir, report: Report, kernel: str, culprits: frozenset[str]
+) -> tuple[Answer, ...]:
+    """The answers that a check gives: none if it finds no deadlock, or other faults as well.
 
-    It names a warp of each group, so it is not whole. ``culprits`` are lines that are known from
-    elsewhere: those of the check would be compared with themselves.
+    Which one it is may depend on the schedule, so those of others are added. An answer names a warp
+    of each group, so it is not whole. ``culprits`` are lines that are known from elsewhere: those
+    of the check would be compared with themselves.
     """
-    stuck = [f for f in report.findings if f.rule in STUCK]
-    if not stuck or {f.rule for f in report.findings} - STUCK:
-        return None
+    if {f.rule for f in report.findings} - STUCK:
+        return ()
+    runs = [simulate(mir, policy="random", seed=seed) for seed in range(_SCHEDULES)]
+    every = (report.findings, *(run.findings for run in runs))
+    found = [_answer_by(findings, kernel, culprits) for findings in every]
+    return tuple(dict.fromkeys(answer for answer in found if answer is not None))
+
+
+def _answer_by(
+    findings: Sequence[Finding], kernel: str, culprits: frozenset[str]
+) -> Answer | None:  # fmt: skip
+    stuck = [f for f in findings if f.rule in STUCK]
     places = tuple(
         Place(kernel, (p.cta,), (p.warp,), on, lines_of([p.loc]), id=_id(p))
         for finding in stuck

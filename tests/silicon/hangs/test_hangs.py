@@ -16,7 +16,7 @@ import pytest
 from docs.generate_hangs import PAGE, RESULTS
 from docs.generate_hangs import page as hangs_page
 from tests.gpu import needs
-from tests.silicon.hangs.answer import Answer, Barrier, Place, marked
+from tests.silicon.hangs.answer import Answer, Barrier, Place, lines_of, marked
 from tests.silicon.hangs.campaign import Campaign, Prepared, starts
 from tests.silicon.hangs.facts import facts
 from tests.silicon.hangs.hang import Limits, Undead, end_with, run
@@ -25,7 +25,7 @@ from tests.silicon.hangs.score import score
 from tests.silicon.hangs.table import page, totals
 from tests.silicon.hangs.task import (
     Task,
-    answer_by,
+    answers_by,
     checked,
     copied_tasks,
     fixed,
@@ -89,7 +89,7 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
     """Each warp that the check says to wait does so in the table, at this line; and the twin is
     proved."""
     ptx = ptx_of(row)
-    report = checked(ptx, launched(row, ptx, right=False))
+    mir, report = checked(ptx, launched(row, ptx, right=False))
     if row.ends:
         assert report.verdict == "proved"
         return
@@ -97,8 +97,7 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
     assert row.rule in report.rules
     if row.answer.culprits and row.name not in ELSEWHERE:
         assert named_by(report.findings[0]) & row.answer.culprits
-    found = answer_by(report, row.name, frozenset())
-    assert found is not None
+    found = answers_by(mir, report, row.name, frozenset())[0]
     places = row.answer.places
     for place in found.places:
         (cta,), (warp,) = place.ctas, place.warps
@@ -109,7 +108,7 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
         assert all(place.id in (None, p.id) for p in same)
     if row.twin:
         right = ptx_of(row, "FIXED")
-        assert checked(right, launched(row, right, right=True)).verdict == "proved"
+        assert checked(right, launched(row, right, right=True))[1].verdict == "proved"
 
 
 def test_marks_are_where_the_table_says() -> None:
@@ -156,9 +155,8 @@ def test_answers_of_tritons_kernels_are_those_of_the_check(
     x = hopper.TensorDescriptor.from_tensor(tt.empty((64, 64), tl.float16), [64, 64], where)
     y = tt.empty((64, 64), tl.float16)
     report = tt.check(kernels.copied[(1,)], x, y, BLOCK=64, PHASE=1, num_warps=4)
-    found = answer_by(report, "copied", frozenset())
-    assert found is not None
-    assert found.places[0].lines <= task.answer.places[0].lines
+    places = report.findings[0].participants
+    assert lines_of(p.loc for p in places) <= task.answer.places[0].lines
     assert named_by(report.findings[0]) & task.answer.culprits
     right = tt.check(kernels.copied[(1,)], x, y, BLOCK=64, PHASE=0, num_warps=4)
     assert right.verdict == "proved"
@@ -393,7 +391,7 @@ def test_a_campaign(tmp_path: Path) -> None:
     hangs = Task("own/ring", tmp_path / "ring.cu", (), answer=answer)
     ends = Task("own/ring/fixed", tmp_path / "ring.cu", (), ends=True)
     every = [
-        Prepared(hangs, tmp_path / "work" / "ring", (kernel,), answer),
+        Prepared(hangs, tmp_path / "work" / "ring", (kernel,), (answer,)),
         Prepared(ends, tmp_path / "work" / "fixed", (kernel,)),
         Prepared(Task("own/other", tmp_path / "other.cu", ()), tmp_path, problem="refused"),
     ]
@@ -533,5 +531,5 @@ _LAUNCHES = [
 def test_what_a_finding_names_first_is_the_culprit() -> None:
     row = BY_NAME["stale"]
     ptx = ptx_of(row)
-    report = checked(ptx, launched(row, ptx, right=False))
+    _, report = checked(ptx, launched(row, ptx, right=False))
     assert named_by(report.findings[0]) == row.answer.culprits
