@@ -8,13 +8,15 @@ import struct
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tilesim.autopsy import Autopsy, autopsy, pipeline, render
 from tilesim.autopsy.core_dump import CoreDump
-from tilesim.autopsy.waits import Standing
+from tilesim.autopsy.wait_for import Entry
+from tilesim.autopsy.waits import MbarrierWait, Standing
 from tilesim.cli import main
 from tilesim.cubin import disassembly
 from tilesim.cubin.errors import CubinError
@@ -361,3 +363,74 @@ def test_what_is_said_of_mbarriers_has_its_evidence(
     text = " ".join(render(autopsy(path, check=False)).split())
     assert f"unknown {said}" in text
     assert ("arrivals pending" in text) is (arch != (8, 0))
+
+
+# ---------------------------------------------------------------------- what the ring's is not
+
+
+def changed(ring: Autopsy, *entries: Entry, **more: Any) -> Autopsy:
+    """The ring's autopsy with other entries."""
+    (launch,) = ring.launches
+    return replace(ring, launches=(replace(launch, entries=entries),), **more)
+
+
+def said_of(found: Autopsy) -> str:
+    """The report, with its lines joined."""
+    return " ".join(render(found).split())
+
+
+def test_a_wait_that_is_over_is_none(ring: Autopsy) -> None:
+    consumer, producer = ring.launches[0].entries
+    some = changed(ring, replace(consumer, passing=True), producer)
+    assert (some.launches[0].state, some.code) == ("waits", 1)
+    assert "WAITS ring" in said_of(some)
+    assert "3 of 3 CTAs resident; 3 of 15 warps wait" in said_of(some)
+    assert "others warps 0-3 wait for mbarrier 0xc08" in said_of(some)
+    over = changed(ring, *(replace(e, passing=True) for e in (consumer, producer)))
+    assert (over.launches[0].state, over.code) == ("open", 3)
+
+
+def test_arrivals_at_one_place_are_said_together(ring: Autopsy) -> None:
+    consumer, producer = ring.launches[0].entries
+    (supply,) = consumer.supplies
+    (group,) = supply.groups
+    assert isinstance(group.wait, MbarrierWait)
+    other = replace(group, warps=(5,), wait=replace(group.wait, address=0xC10))
+    both = (supply, replace(supply, groups=(other,)))
+    said = said_of(changed(ring, replace(consumer, supplies=both), producer))
+    assert (
+        "warps 4-5 (lane 0) have an arrival on it ahead, at ring.cu:9 < ring.cu:19; they wait at "
+        "ring.cu:10 < ring.cu:19"
+    ) in said
+
+
+def test_what_is_in_another_cta_is_called_so(ring: Autopsy) -> None:
+    (launch,) = ring.launches
+    consumer, producer = launch.entries
+    (supply,) = consumer.supplies
+    far = replace(supply.groups[0], cta=launch.ctas[1])
+    entry = replace(consumer, supplies=(replace(supply, groups=(far,), certain=False),))
+    cycle = (ring.cycle[0], far)
+    said = said_of(changed(ring, entry, producer, cycle=cycle))
+    assert "warp 4 (lane 0) of CTA 1 has an arrival that may be on it ahead, at ring.cu:9" in said
+    assert "cycle CTA 0 warps 0-3 -> CTA 1 warp 4 (lane 0) -> CTA 0 warps 0-3" in said
+
+
+def test_the_cause_of_another_deadlock_is_not_that_of_this_one(ring: Autopsy) -> None:
+    (launch,) = ring.launches
+    assert launch.diagnosis is not None
+    assert launch.diagnosis.match is not None
+    match = replace(launch.diagnosis.match, kind="nearest", differs=("in all",))
+    other = replace(launch, diagnosis=replace(launch.diagnosis, match=match))
+    found = replace(ring, launches=(other,))
+    (run,) = json.loads(formats.render("sarif", found))["runs"]
+    assert "Cause: " not in run["results"][0]["message"]["text"]
+    assert "deadlock: all 15 warps wait" not in said_of(found)
+    assert "differs in all" in said_of(found)
+
+
+def test_a_warp_that_could_release_and_waits_is_one_box_of_the_picture(ring: Autopsy) -> None:
+    consumer, producer = ring.launches[0].entries
+    groups = tuple(replace(group, warps=(4, 5)) for group in producer.groups)
+    page = formats.render("html", changed(ring, consumer, replace(producer, groups=groups)))
+    assert page.count('<rect class="box"') == 2
