@@ -15,7 +15,7 @@ are those of real dumps as far as these were seen (an H200, driver 580), and gue
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -260,12 +260,12 @@ class Hang:
         return None
 
     def _behind_barrier(self, warp: Warp, pc: int, mask: int) -> Stand:
-        """Lanes that have come to a named barrier: they may have issued up to four instructions."""
+        """Lanes that have come to a named barrier: they stand up to four instructions behind it."""
         assert warp.joined is not None
         number, _ = warp.joined
         threads = warp.cta.barriers[number].threads
         if self.function.code[pc - 16].opcode.startswith("BAR.SYNC"):
-            for _ in range(self.random.randrange(5)):
+            for _ in range(self.random.randrange(4)):
                 if self.function.code[pc].base not in _HARMLESS or self.function.code[pc].guard:
                     break
                 self.machine.step(warp, pc, mask)
@@ -491,24 +491,34 @@ class Hang:
                 return ("poll",) if blocked.polling else ("other", blocked.text)
 
     def suppliers(self, stand: Stand) -> tuple[set[tuple[int, int]], set[tuple[int, int]]] | None:
-        """The warps that could release what lanes wait for, as the simulator finds them; and those
-        that come to an instruction which counts for it, although they have made such a contribution
-        to this phase already. None if that is not known."""
+        """The warps that could release what lanes wait for, as the simulator finds them, where it
+        knows which barrier they act on; and all that come to an instruction which may count for
+        it, although they have made such a contribution to this phase already. None if that is not
+        known."""
         for machine in self.simulated:
             graph = WaitFor(machine)
             for agent in (*machine.warps, *machine.split_groups):
-                same = (agent.cta.number, agent.number) == stand.warp and not agent.exited
+                same = _key(agent) == stand.warp and not agent.exited
                 if same and agent.blocked and self._said_by(agent) == self._said(stand):
-                    first = {_key(other) for other, _ in graph.suppliers(agent)}
                     on = agent.blocked.on
                     what = {on, Bytes(on)} if isinstance(on, SimulatedMbarrier) else {on}
                     coming = {
-                        _key(other)
+                        other: [c for c in graph.coming(other) if not c.on.isdisjoint(what)]
                         for other in graph.near(agent)
-                        if any(not c.on.isdisjoint(what) for c in graph.coming(other))
                     }
-                    return first, first | coming
+                    first = {
+                        _key(other)
+                        for other, op in graph.suppliers(agent)
+                        if any(c.op is op and len(_addresses(c.on)) < 2 for c in coming[other])
+                    }
+                    return first, first | {_key(other) for other, some in coming.items() if some}
         return None
+
+
+def _addresses(on: Iterable[object]) -> set[int]:
+    """The addresses of mbarriers that an instruction may act on."""
+    every = (one.on if isinstance(one, Bytes) else one for one in on)
+    return {one.address for one in every if isinstance(one, SimulatedMbarrier)}
 
 
 def _key(agent: Agent) -> tuple[int, int]:

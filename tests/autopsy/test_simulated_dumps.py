@@ -72,6 +72,20 @@ def test_warps_may_stand_anywhere_in_their_wait(seed: int, tmp_path: Path) -> No
     assert score.right == score.stands
 
 
+def test_without_a_table_of_lines_the_ptx_is_found_beside(tmp_path: Path) -> None:
+    """As nvcc compiles without ``-lineinfo``: no line, no PTX in the dump."""
+    one = KERNELS["ring of 2, bytes"]
+    hang = Hang(Kernel("ring", compiled(one.source, lines=False), "sm_90a", one.launch))
+    dump = hang.dump(release=(575, 20)).write(tmp_path / "hang.nvcudmp")
+    assert scored(hang, autopsy(dump, check=False), agrees=False).right == len(hang.stands)
+    ptx = tmp_path / "f.ptx"
+    ptx.write_text(hung("ring of 2, bytes").image.ptx or "")
+    (launch,) = autopsy(dump, ptx).launches
+    assert launch.diagnosis is not None
+    assert launch.diagnosis.match is not None
+    assert launch.diagnosis.match.kind == "same"
+
+
 def test_what_is_false_is_found(tmp_path: Path) -> None:
     """The comparison sees a wrong parity, and a wrong barrier."""
     hang, other = hung("ring of 3, parity of the iteration"), hung("ring of 2, bytes")
