@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -348,8 +349,11 @@ def test_everything_has_a_limit_of_time(tmp_path: Path) -> None:
     deaf = _python("import time; print('launched', flush=True); time.sleep(60)")
     assert run(deaf, tmp_path / "b", limits=limits).state == "no dump"
     limits = Limits(start=5, hang=0.05, dump=0.5, kill=2)
-    stays = run(_python(_DRIVEN.format(after=60)), tmp_path / "c", limits=limits)
+    text = "import os; print(os.getpid())\n" + _DRIVEN.format(after=60)
+    stays = run(_python(text), tmp_path / "c", limits=limits)
     assert (stays.state, stays.dump is not None) == ("hung", True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(stays.output.split()[0]), 0)
     assert time.monotonic() - started < 15
 
 
