@@ -332,6 +332,22 @@ def test_a_named_barrier_that_lacks_a_warp(tmp_path: Path) -> None:
 
 
 @needs.compiler
+def test_a_named_barrier_to_which_half_of_a_warp_has_come(tmp_path: Path) -> None:
+    code, ask = function("parts"), question("parts", "if (threadIdx.x >= 64) wait(&b, 0);")
+    bar = found(KERNELS, code, 'asm volatile("barrier.sync 3, 96;"', "BAR")
+    stands = [Stand(n, bar.pc + 32) for n in (0, 1)]
+    stands += [Stand(2, bar.pc + 32, 0xFFFF), waiting(2, ask, 0x400, 0, 0xFFFF0000)]
+    memory = shared((0x400, word(0, 1, 1)))
+    graph_ = graph(tmp_path, "parts", [Block(stands, memory)], block=96)
+    one = entry(graph_, 0, 1)
+    assert one.state[0] == "80 of 96 threads have come, as far as it shows: warps 0-2"
+    assert not one.passing
+    assert [s.groups[0].lanes for s in one.supplies] == [0xFFFF0000]
+    ended = [*stands[:2], Stand(2, bar.pc + 32, 0xFFFF)]  # with the other half of warp 2
+    assert entry(graph(tmp_path, "parts", [Block(ended)], block=96), 0, 1).passing
+
+
+@needs.compiler
 def test_a_named_barrier_that_counts_warps_which_have_ended(tmp_path: Path) -> None:
     bar = found(KERNELS, function("parts"), 'asm volatile("barrier.sync 3, 96;"', "BAR")
     stands = [Stand(0, bar.pc + 32), Stand(1, bar.pc + 32)]

@@ -306,7 +306,7 @@ class _Graph:
         alive = {w for g in own for w in g.warps}
         ended = self._ended(cta)
         if wait.id is None:
-            found.state.append("which barrier it is cannot be told: its register was overwritten")
+            found.state.append("which named barrier it is cannot be told")
             return
         same = [g for g in own if _comes(g, wait.id)]
         come = {w for g in same for w in g.warps}
@@ -315,7 +315,7 @@ class _Graph:
             for w in g.warps
         }  # fmt: skip
         need = LANES * len(alive) if wait.threads is None else wait.threads
-        total = LANES * len(come)
+        total = _threads(same, own)
         found.state.append(
             f"{total} of {count(need, 'thread')} have come, as far as it shows: {_said(come)}"
             + (f"; {_said(unsure)} wait at a barrier that is not known" if unsure else "")
@@ -491,6 +491,17 @@ def _warps(grid: Grid) -> int:
     """Warps that a CTA begins with."""
     x, y, z = grid.block
     return -(-x * y * z // LANES)
+
+
+def _threads(there: list[Group], alive: list[Group]) -> int:
+    """How many threads a named barrier counts of groups: lanes that have ended count with the
+    others of their warp, once these are there."""
+    total = 0
+    for warp in {w for group in there for w in group.warps}:
+        come = {lane for g in there if warp in g.warps for lane in numbers(g.lanes)}
+        live = {lane for g in alive if warp in g.warps for lane in numbers(g.lanes)}
+        total += LANES if come == live else len(come)
+    return total
 
 
 def _said(warps: Iterable[int]) -> str:
