@@ -219,6 +219,19 @@ def test_what_the_dump_does_not_say_contradicts_nothing(ring: Hang) -> None:
     )
 
 
+def test_the_first_try_of_a_wait_is_the_wait(ring: Hang) -> None:
+    """The cubin's table says that it comes from a line before."""
+    tried = next(
+        i for i in ring.code.code.values() if i.opcode.endswith("TRYWAIT") and i.ptx == 273
+    )
+    first, *others = ring.ring()
+    wait = MbarrierWait(tried, True, "", FULL + 8, None, 1)
+    assert ring.compared([replace(first, wait=wait), *others]).kind == "same"
+    produces = replace(tried, ptx=127)  # before another wait
+    wait = MbarrierWait(produces, True, "", FULL + 8, None, 1)
+    assert ring.compared([replace(first, wait=wait), *others]).kind == "nearest"
+
+
 def test_ctas_may_stand_as_others_do(ring: Hang) -> None:
     match = ring.compared(ring.ring(), ctas=1)
     assert match.kind == "same"
@@ -421,3 +434,47 @@ def test_a_kernel_that_is_rejected_fails(ring: Hang) -> None:
     assert match.kind == "failed"
     assert match.finding is None
     assert match.says[0].startswith("check rejects the kernel, which may be the cause: f.ptx:15: ")
+
+
+TWO = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry f()
+{
+    .shared .align 8 .b8 bar[32];
+    .reg .b32 %r<5>;
+    .reg .pred %p;
+    mov.u32 %r1, bar;
+    mov.u32 %r2, %tid.x;
+    setp.ne.u32 %p, %r2, 0;
+    @%p bra B;
+    mbarrier.init.shared::cta.b64 [%r1], 1;
+    mbarrier.init.shared::cta.b64 [%r1+8], 1;
+    mbarrier.init.shared::cta.b64 [%r1+16], 1;
+B:
+    bar.sync 0;
+    shr.u32 %r3, %r2, 5;
+    shl.b32 %r3, %r3, 3;
+    add.s32 %r4, %r1, %r3;
+A:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%r4], 0;
+    @!%p bra A;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("second", "kind"), [(0x408, "same"), (0x410, "nearest")])
+def test_barriers_of_one_variable_keep_their_distance(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch, second: int, kind: str
+) -> None:
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    module = read(TWO, "f.ptx")
+    ptx = FoundPtx(TWO, "f.ptx", "", True, "", (), module, module.entries[0])
+    at = Instruction(0, "", "SYNCS", (), ptx=23)
+    groups = ring.groups(
+        *(((n,), MbarrierWait(at, True, "", a, None, 0)) for n, a in enumerate((0x400, second)))
+    )
+    made = Rebuilt(Launch("f", (3, 1, 1), (64, 1, 1)), ())
+    assert compare(ring.dump, ptx, module, made, groups).kind == kind

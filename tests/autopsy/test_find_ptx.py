@@ -242,7 +242,15 @@ def test_positions_of_the_source_come_from_the_cubin(kernel: Loaded, text: str) 
         if i.located is not None and i.opcode.startswith("mbarrier.try_wait")
     }
     assert waits[277] == (10, 21)
+    # only of its first try, which is said to be from line 104, a position is known
+    assert waits[107] == (10, 19)
     assert waits[164] == (10, 19)
+    # of what no machine code is left, the lines around it say where it is
+    moves = {i.place.line: i.located for i in body.code if i.opcode == "or.pred"}
+    assert moves[86] is not None
+    assert moves[86].line == 19
+    # without machine code around it that has a position, none is said
+    assert all(i.located is None for i in body.code if i.place.line in (37, 38, 39, 40))
     assert module.files[1].endswith("ring.cu")
     # what has positions keeps them
     assert with_positions(module, NAME, text, code) is module

@@ -70,6 +70,9 @@ PTX = """
     add.s64 %rd9, %rd4, 8;
     mul.lo.s64 %rd9, %rd9, 2;
     st.global.u32 [%rd9], %r1;
+    add.s64 %rd10, %rd4, 8;
+    add.s64 %rd10, %rd4, %rd6;
+    st.global.u32 [%rd10], %r1;
     ld.global.u32 %r2, [counter];
     mov.u32 %r3, pool;
     mov.u32 %r4, bar;

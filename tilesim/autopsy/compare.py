@@ -27,6 +27,7 @@ from tilesim.autopsy import mbarrier_word
 from tilesim.autopsy.core_dump import CoreDump, Cta
 from tilesim.autopsy.find_ptx import FoundPtx
 from tilesim.autopsy.launch import Assumed, Rebuilt, with_contents, with_maps_apart, with_zeros
+from tilesim.autopsy.ptx_lines import wait_of, waits_of
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
@@ -290,9 +291,11 @@ def _of_agent(agent: Agent, cta: RunCta) -> _Stand:
 
 
 class _Loops:
-    """The loops of a kernel as lines of its PTX: what polls stands anywhere in one."""
+    """The loops of a kernel as lines of its PTX: what polls stands anywhere in one. ``waits`` are
+    the lines of waits for mbarriers."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, waits: Sequence[int]) -> None:
+        self.waits = waits
         found = []
         for number, one in enumerate(body.code):
             if one.base == "bra" and isinstance(one.operands[-1], Name):
@@ -410,8 +413,9 @@ def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     if there.kind is None or here.kind is None:
         return False
     if there.line is not None and here.line is not None and there.line != here.line:
-        around = places.loops.around
-        if there.kind != "poll" or around(there.line) != around(here.line):
+        around, waits = places.loops.around, places.loops.waits
+        first_try = there.kind == "mbarrier" and wait_of(there.line, waits) == here.line
+        if not first_try and (there.kind != "poll" or around(there.line) != around(here.line)):
             return False
     if there.kind != here.kind:
         # a loop around mbarrier.test_wait polls; so does one that was not recognised
@@ -540,7 +544,7 @@ def compare(
     except TilesimError as error:
         return Match("none", (f"the kernel cannot be checked: {error}",))
     assert entry.body is not None
-    hang = _Hang(_of_dump(dump, groups), _Loops(entry.body))
+    hang = _Hang(_of_dump(dump, groups), _Loops(entry.body, waits_of(ptx.text)))
     try:
         match = _judged(hang, mir, report, rebuilt, until)
     except (Interrupted, TimeIsUp, TooLarge):
