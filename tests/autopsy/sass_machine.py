@@ -384,7 +384,7 @@ class Machine:
         """Lets a warp run as far as it can; whether it has done anything but spin."""
         moved = False
         for _ in range(20_000):
-            groups = self._runnable(warp)
+            groups = self.runnable(warp)
             if not groups:
                 return moved
             if warp.version != self.version:
@@ -404,7 +404,8 @@ class Machine:
             moved = True
         return moved
 
-    def _runnable(self, warp: Warp) -> list[tuple[int, int]]:
+    def runnable(self, warp: Warp) -> list[tuple[int, int]]:
+        """The places at which lanes stand that do not wait, with the lanes."""
         by_place: dict[int, int] = {}
         for lane in lanes_of(warp.live):
             if not warp.waits[lane]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -59,6 +60,8 @@ USUAL = 0.8
 ENDS = "it ends"
 #: scheduling points of a simulation
 MOST_STEPS = 20_000
+#: instructions in which what a lane comes to next is looked for
+MOST_AHEAD = 30
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,14 @@ class Hang:
         self.info = self.image.info(symbol)
         self.random = random.Random(seed)
         self.machine = Machine(self.function, self.info, kernel.launch, kernel.version, OPCODES)
-        if self.machine.run():
-            raise Unsupported(ENDS)
+        self._run()
         self.stands: tuple[Stand, ...] = tuple(
             stand for warp in self.machine.warps for stand in self._stands(warp)
         )
+
+    def _run(self) -> None:
+        if self.machine.run():
+            raise Unsupported(ENDS)
 
     def _stands(self, warp: Warp) -> Iterator[Stand]:
         """Brings the lanes of a warp to where they stand in the dump."""
@@ -523,6 +529,75 @@ def _addresses(on: Iterable[object]) -> set[int]:
 
 def _key(agent: Agent) -> tuple[int, int]:
     return agent.cta.number, agent.number
+
+
+What = tuple[object, ...]
+
+
+class Stopped(Hang):
+    """A kernel that is stopped on its way, after so many instructions: most of it waits for
+    nothing. ``asked``: by CTA, warp and lane, what it has waited for, or looked at, last."""
+
+    def __init__(self, kernel: Kernel, seed: int = 0, steps: int = 100) -> None:
+        self.steps = steps
+        self.asked: dict[tuple[int, int, int], What] = {}
+        super().__init__(kernel, seed)
+
+    def _run(self) -> None:
+        machine = self.machine
+        while machine.steps < self.steps:
+            able = [(w, place) for w in machine.warps for place in machine.runnable(w)]
+            if not able:
+                return
+            warp, (pc, mask) = self.random.choice(able)
+            for _ in range(self.random.randrange(1, 12)):
+                self._note(self.asked, warp, pc, mask)
+                machine.step(warp, pc, mask)
+                left = [place for place in machine.runnable(warp) if place[1] & mask]
+                if not left:
+                    break
+                pc, mask = left[0]
+
+    def _stands(self, warp: Warp) -> Iterator[Stand]:
+        """Nothing is moved but lanes that wait where they are."""
+        for lane in lanes_of(warp.live):
+            if warp.waits[lane] not in ("", "bar"):
+                warp.pc[lane] -= 16
+        return iter(())
+
+    def _note(
+        self, into: dict[tuple[int, int, int], What], warp: Warp, pc: int, mask: int
+    ) -> None:  # fmt: skip
+        one = self.function.code[pc]
+        what: What | None = None
+        if one.base == "BAR" and "ARV" not in one.modifiers:
+            what = "named", int(one.operands[0], 0) if one.operands[0][:1] == "0" else None
+        elif one.base == "UCGABAR_WAIT":
+            what = ("cluster",)
+        elif (asked := self._asked(warp, one, mask)) is not None:
+            what = asked.kind, asked.address, asked.parity
+        for lane in lanes_of(mask) if what is not None else ():
+            into[warp.cta.number, warp.number, lane] = what or ()
+
+    def near(self, cta: int, number: int, lane: int) -> set[What]:
+        """What a lane waits for or looks at last before it was stopped, and next."""
+        known = self.asked.get((cta, number, lane))
+        found = {known} if known else set()
+        before, self.machine = self.machine, deepcopy(self.machine)
+        later: dict[tuple[int, int, int], What] = {}
+        try:
+            warp = next(w for w in self.machine.warps if (w.cta.number, w.number) == (cta, number))
+            for _ in range(MOST_AHEAD):
+                place = next((p for p in self.machine.runnable(warp) if p[1] >> lane & 1), None)
+                if place is None or later:
+                    break
+                self._note(later, warp, *place)
+                self.machine.step(warp, *place)
+        except Unsupported:
+            pass
+        finally:
+            self.machine = before
+        return found | set(later.values())
 
 
 _STORES = {"BRA", "EXIT", "ST", "STG", "STS"}

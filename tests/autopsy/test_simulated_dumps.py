@@ -9,10 +9,17 @@ import pytest
 
 from tests.autopsy.hanging_kernels import KERNELS
 from tests.autopsy.simulated_dump import caused, said_of, scored
-from tests.autopsy.simulated_hang import Hang, Kernel, compiled
+from tests.autopsy.simulated_hang import Hang, Kernel, Stopped, compiled
 from tests.gpu import needs
 from tilesim.autopsy.pipeline import autopsy
-from tilesim.autopsy.waits import MbarrierWait
+from tilesim.autopsy.waits import (
+    MbarrierWait,
+    NamedBarrierWait,
+    Poll,
+    Running,
+    WarpWait,
+    numbers,
+)
 
 pytestmark = needs.compiler
 
@@ -70,6 +77,29 @@ def test_warps_may_stand_anywhere_in_their_wait(seed: int, tmp_path: Path) -> No
     score = scored(hang, autopsy(dump.write(tmp_path / "h.nvcudmp"), check=False), agrees=True)
     assert score.wrong == ()
     assert score.right == score.stands
+
+
+@pytest.mark.parametrize("name", ["ring of 4, parity of the stage", "barrier.red"])
+def test_what_is_said_of_a_kernel_that_runs(name: str, tmp_path: Path) -> None:
+    """Warps that are stopped anywhere wait for what they come from, or come to, if for anything."""
+    kernel = hung(name).kernel
+    claims = 0
+    for seed, steps in enumerate((60, 110, 160, 240)):
+        run = Stopped(kernel, seed, steps)
+        found = autopsy(run.dump().write(tmp_path / "run.nvcudmp"), check=False)
+        for group, _ in said_of(found):
+            for warp in group.warps:
+                wait, lane = group.wait, numbers(group.lanes)[0]
+                near = run.near(group.cta.number, warp, lane)
+                if isinstance(wait, MbarrierWait):
+                    assert ("mbarrier", wait.address, wait.parity) in near, (seed, warp, wait)
+                    claims += 1
+                elif isinstance(wait, NamedBarrierWait):
+                    assert ("named", wait.id) in near, (seed, warp, wait)
+                    claims += 1
+                else:
+                    assert isinstance(wait, Running | Poll | WarpWait), (seed, warp, wait)
+    assert claims > 4
 
 
 def test_without_a_table_of_lines_the_ptx_is_found_beside(tmp_path: Path) -> None:
