@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -154,7 +156,8 @@ AT = {
 BUSY = ("counts", "searches", "tickets", "draws", "works", "follows")
 
 
-def at_each_place(folder: Path, name: str) -> tuple[Function, list[Group]]:
+@cache
+def at_each_place(name: str) -> tuple[Function, list[Group]]:
     """A kernel, and what a warp waits for at each of its places."""
     text, arch = (BLACKWELL, "100a") if name == "columns" else (HOPPER, "90a")
     function = functions(text, arch)[name]
@@ -164,11 +167,12 @@ def at_each_place(folder: Path, name: str) -> tuple[Function, list[Group]]:
               index=(start // 32, 0, 0), sm=start // 32)
         for start in range(0, len(places), 32)
     ]  # fmt: skip
-    dump = dump_of(
-        folder / name, cubin(text, arch), name, blocks, block=1024, grid=len(blocks),
-        arch=(10, 0) if name == "columns" else (9, 0),
-    )  # fmt: skip
-    groups = sorted(graph_of(dump, function).groups, key=lambda group: group.pc)
+    with TemporaryDirectory() as folder:
+        dump = dump_of(
+            Path(folder) / name, cubin(text, arch), name, blocks, block=1024, grid=len(blocks),
+            arch=(10, 0) if name == "columns" else (9, 0),
+        )  # fmt: skip
+        groups = sorted(graph_of(dump, function).groups, key=lambda group: group.pc)
     assert [group.pc for group in groups] == places
     return function, groups
 
@@ -200,9 +204,9 @@ def named(ask: Instruction) -> int:
 
 @needs.compiler
 @pytest.mark.parametrize("name", LOOPS)
-def test_each_place_of_a_loop_that_waits(name: str, tmp_path: Path) -> None:
+def test_each_place_of_a_loop_that_waits(name: str) -> None:
     kind, ask = LOOPS[name]
-    function, groups = at_each_place(tmp_path, name)
+    function, groups = at_each_place(name)
     inside: dict[int, list[Instruction]] = {}
     for places, asked in loops(function, ask):
         inside |= dict.fromkeys(places, asked)
@@ -225,8 +229,8 @@ def test_each_place_of_a_loop_that_waits(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [*LOOPS, *BUSY, "named", "cluster", "depends", "copies", "only_sleeps"]
 )
-def test_no_other_place_is_taken_for_a_wait(name: str, tmp_path: Path) -> None:
-    function, groups = at_each_place(tmp_path, name)
+def test_no_other_place_is_taken_for_a_wait(name: str) -> None:
+    function, groups = at_each_place(name)
     ask = LOOPS.get(name, (Running, "nothing"))[1]
     behind = reached_from_a_barrier(function)
     inside = {pc for places, _ in loops(function, ask) for pc in places}
