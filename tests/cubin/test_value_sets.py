@@ -74,6 +74,7 @@ KERNELS: dict[str, tuple[str, Iterable[int]]] = {
     "voted": ("ARRIVE(__all_sync(~0u, p[t]) ? 3 : 1);", [1, 3]),
     "elected": ("if (t == 0) ARRIVE(11);", [11]),
     "called": ("ARRIVE(chosen(p[0])); p[1] = chosen(p[2]);", [0, 1, 6]),
+    "at_most": ("if (q <= 5) ARRIVE(q);", range(6)),
     "least": ("ARRIVE(min(q, 5u));", range(6)),
     "remainder_of_parts": ("for (unsigned i = 0; i < q; ++i) ARRIVE(i / 3 % 2 * 3 + i % 3);",
                            range(6)),
