@@ -25,7 +25,7 @@ LAUNCHED = "launched"
 _POLL = 0.02
 _MORE = b"1" * (1 << 12)
 #: seconds in which a dump that is being written grows
-_STILL = 3.0
+_STILL = 1.5
 
 
 class Undead(Exception):
