@@ -585,11 +585,7 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
         if found.counterparts:
             nearer = other is not None and other.distance < found.distance
             return _nearest(other if nearer and other is not None else found, report)
-        match = _failed(report, rebuilt)
-        if other is not None:
-            says = "other schedules end in a deadlock, of which that of the dump differs"
-            match = replace(match, says=(*match.says, says), differs=tuple(_shown(other)))
-        return match
+        return _failed(report, rebuilt, other)
     if report.verdict == "unsupported":
         return Match("none", (f"the kernel cannot be checked: {_why(report)}",), report=report)
     other = _other_schedule(mir, hang, None, until)
@@ -623,17 +619,22 @@ def _others(report: Report, rebuilt: Rebuilt) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _failed(report: Report, rebuilt: Rebuilt) -> Match:
-    """A check that fails, and that never ends in a deadlock."""
-    others = _others(report, rebuilt) or [f for f in report.findings if f.rule != "out-of-bounds"]
-    if not others:
-        says = "check ends at an access beyond the size that was taken for a buffer"
-        return Match("open", (f"{says}: {report.findings[0].message}",), report=report)
-    first = others[0]
-    says = "check finds no deadlock, but another failure, which may be the cause"
-    return Match(
-        "failed", (f"{says}: {first.rule}: {first.message}",), finding=first, report=report
+def _failed(report: Report, rebuilt: Rebuilt, other: _Compared | None) -> Match:
+    """A check that fails, and not by a deadlock; ``other``: another schedule that ends in one."""
+    failures = _others(report, rebuilt) or [f for f in report.findings if f.rule != "out-of-bounds"]
+    if not failures:
+        what = "check ends at an access beyond the size that was taken for a buffer"
+        return Match("open", (f"{what}: {report.findings[0].message}",), report=report)
+    first = failures[0]
+    what = f"{first.rule}: {first.message}"
+    if other is None:
+        none = f"check finds no deadlock, but another failure, which may be the cause: {what}"
+        return Match("failed", (none,), finding=first, report=report)
+    says = (
+        f"check finds another failure, which may be the cause: {what}",
+        "other schedules end in a deadlock, of which that of the dump differs",
     )
+    return Match("failed", says, tuple(_shown(other)), finding=first, report=report)
 
 
 def _why(report: Report) -> str:
