@@ -88,8 +88,16 @@ extern "C" __global__ void waits(int *p, int n) {
 """
 
 
-def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait() -> None:
-    (function,) = disassemble(compiled.image(WAITS)).values()
+#: the same, with an instruction of its own in the loop
+TWICE = WAITS.replace(
+    "{ .reg .pred p; again: ",
+    "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\\n @p bra done;\\n again: ",
+).replace("again; }", "again;\\n done: }")
+
+
+@pytest.mark.parametrize("source", [WAITS, TWICE], ids=["one instruction", "two"])
+def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait(source: str) -> None:
+    (function,) = disassemble(compiled.image(source)).values()
     waits: dict[str, set[tuple[int, ...]]] = {}
     for one in function.code.values():
         if "PHASECHK" in one.modifiers:

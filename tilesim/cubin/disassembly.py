@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Timer
@@ -155,7 +155,7 @@ def _function(
         for pc in code
         if (at := table.begins(symbol.section, start + pc - section)) is not None
     }
-    code = _own_lines(code, successors, begins)
+    code = _own_lines(code, successors, begins, _parts(image.ptx or ""))
     before: dict[int, list[int]] = {pc: [] for pc in code}
     for pc, following in successors.items():
         for other in following:
@@ -166,32 +166,51 @@ def _function(
     )
 
 
+def _parts(ptx: str) -> list[int]:
+    """Of each line of an embedded PTX, the part that it lies in, from line 0 on: parts end at empty
+    lines. What has no empty line between it is of one position in the source, as ptxas leaves an
+    empty line for each ``.loc``."""
+    found = [0]
+    for line in ptx.splitlines():
+        found.append(found[-1] + (not line.strip()))
+    return found
+
+
 def _own_lines(
     code: Mapping[int, Instruction],
     successors: Mapping[int, tuple[int, ...]],
     begins: Mapping[int, int],
+    parts: Sequence[int],
 ) -> dict[int, Instruction]:
-    """Instructions with lines of their own; ``begins``: from where on the lines of each hold.
+    """Instructions with lines of their own; ``begins``: from where on the lines of each hold,
+    ``parts`` as `_parts` says.
 
     ptxas writes no row for code that it puts behind the others (the loop of a ``try_wait``): it
     would have the line of what lies before it, which does not go on there. Such code has the lines
-    of the other instructions of its line of the PTX, if they agree; else none.
+    of the other instructions of its line of the PTX, or of its part of the PTX, if they agree; else
+    none.
     """
     apart = 0  # the last place that is not come to from the one before it
-    carried: list[int] = []
-    of: dict[int | None, set[tuple[SourceLine, ...]]] = {}
+    carried: list[Instruction] = []
+    of_line: dict[int, set[tuple[SourceLine, ...]]] = {}
+    of_part: dict[int, set[tuple[SourceLine, ...]]] = {}
     for pc, one in code.items():
         before = code.get(pc - WIDTH)
         if before and before.base != "CALL" and pc not in successors[before.pc]:
             apart = pc
         if begins.get(pc, pc) < apart:
-            carried.append(pc)
-        else:
-            of.setdefault(one.ptx, set()).add(one.lines)
+            carried.append(one)
+        elif one.ptx is not None:
+            of_line.setdefault(one.ptx, set()).add(one.lines)
+            if one.ptx < len(parts):
+                of_part.setdefault(parts[one.ptx], set()).add(one.lines)
     found = dict(code)
-    for pc in carried:
-        others = of.get(code[pc].ptx, set()) if code[pc].ptx is not None else set()
-        found[pc] = replace(code[pc], lines=min(others, key=str) if len(others) == 1 else ())
+    for one in carried:
+        others: set[tuple[SourceLine, ...]] = set()
+        if one.ptx is not None:
+            part = parts[one.ptx] if one.ptx < len(parts) else -1
+            others = of_line.get(one.ptx) or of_part.get(part) or set()
+        found[one.pc] = replace(one, lines=next(iter(others)) if len(others) == 1 else ())
     return found
 
 
