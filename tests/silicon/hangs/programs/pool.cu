@@ -1,4 +1,4 @@
-// Two groups of four ask for more registers, and the third gives none back.
+// Two groups of four ask for more registers, and the third gives none back. The compiler makes one barrier of the two.
 #include "hang.cuh"
 KERNEL __launch_bounds__(384, 1) pool(int *y) {
   const int group = threadIdx.x / 128;
@@ -11,7 +11,7 @@ KERNEL __launch_bounds__(384, 1) pool(int *y) {
     bar_sync(1, 384);  // @barrier
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");  // @pool
-    bar_sync(1, 384);
+    bar_sync(1, 384);  // @barrier
   }
   y[threadIdx.x] = group;
 }
