@@ -95,7 +95,11 @@ TWICE = WAITS.replace(
 ).replace("again; }", "again;\\n done: }")
 
 
-@pytest.mark.parametrize("source", [WAITS, TWICE], ids=["one instruction", "two"])
+#: the same, with its line in the text of the assembly behind an empty one
+APART = WAITS.replace("{ .reg .pred p; again: ", "{ .reg .pred p;\\n\\n again: ")
+
+
+@pytest.mark.parametrize("source", [WAITS, TWICE, APART], ids=["one instruction", "two", "apart"])
 def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait(source: str) -> None:
     (function,) = disassemble(compiled.image(source)).values()
     waits: dict[str, set[tuple[int, ...]]] = {}

@@ -31,6 +31,8 @@ MOST_PRINTED = 32 << 20
 #: bytes of a function that it is given, and of its messages that are read
 MOST_CODE = 2 << 20
 _MOST_SAID = 1 << 16
+#: instructions between a wait and the branch to its loop, at most
+_NEAR = 6
 
 _SECTION = re.compile(r"//-{5,} +(\S+) +-{5,}$")
 _LABEL = re.compile(r"\s*([.$\w]\S*):\s*$")
@@ -187,11 +189,11 @@ def _own_lines(
 
     ptxas writes no row for code that it puts behind the others (the loop of a ``try_wait``): it
     would have the line of what lies before it, which does not go on there. Such code has the lines
-    of the other instructions of its line of the PTX, or of its part of the PTX, if they agree; else
-    none.
+    of the other instructions of its line of the PTX, or of its part of the PTX, if they agree; or
+    of the same mbarrier instruction from which a branch leads to it; else none.
     """
     apart = 0  # the last place that is not come to from the one before it
-    carried: list[Instruction] = []
+    carried: dict[int, int] = {}
     of_line: dict[int, set[tuple[SourceLine, ...]]] = {}
     of_part: dict[int, set[tuple[SourceLine, ...]]] = {}
     for pc, one in code.items():
@@ -199,18 +201,29 @@ def _own_lines(
         if before and before.base != "CALL" and pc not in successors[before.pc]:
             apart = pc
         if begins.get(pc, pc) < apart:
-            carried.append(one)
+            carried[pc] = apart
         elif one.ptx is not None:
             of_line.setdefault(one.ptx, set()).add(one.lines)
             if one.ptx < len(parts):
                 of_part.setdefault(parts[one.ptx], set()).add(one.lines)
     found = dict(code)
-    for one in carried:
-        others: set[tuple[SourceLine, ...]] = set()
-        if one.ptx is not None:
-            part = parts[one.ptx] if one.ptx < len(parts) else -1
-            others = of_line.get(one.ptx) or of_part.get(part) or set()
-        found[one.pc] = replace(one, lines=next(iter(others)) if len(others) == 1 else ())
+    for pc, block in carried.items():
+        one = code[pc]
+        part = parts[one.ptx] if one.ptx is not None and one.ptx < len(parts) else -1
+        others = of_line.get(-1 if one.ptx is None else one.ptx) or of_part.get(part) or set()
+        if not others and one.base == "SYNCS":
+            others = {
+                code[at].lines
+                for at in code.keys() - carried.keys()
+                if (code[at].opcode, code[at].operands) == (one.opcode, one.operands)
+                and any(
+                    after in code and code[after].target == block
+                    for after in range(at + WIDTH, at + _NEAR * WIDTH, WIDTH)
+                )
+            }
+            if part >= 0:
+                of_part[part] = others  # and of the branch back
+        found[pc] = replace(one, lines=next(iter(others)) if len(others) == 1 else ())
     return found
 
 
