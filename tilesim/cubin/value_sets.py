@@ -9,7 +9,8 @@ holds is what the thread whose path is followed has put there.
 What is returned contains every value that the register can have, when nvdisasm's text means what
 `arithmetic` says, the caller's values are right, and the code is that of `Function`. One thing is
 taken for granted: a counter that begins below 2^30, and goes up by less than 2^16 at a time, does
-not come to 2^30.
+not come to 2^30. What the caller knows must hold for each thread of the warp: votes, shuffles and
+``R2UR`` bring values from one thread to another.
 """
 
 from __future__ import annotations
