@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu import needs
-from tests.ptx.test_cuda import HEAD, SOURCES, run
+from tests.ptx.test_cuda import HEAD, SOURCES, compiled, reported, run
 from tilesim.mistakes import diagnose as explain
+from tilesim.ptx.launch import Launch, Pointer, Scalar
 
 #: by name: what is written in the pipeline for what, the diagnosis, its first line, and the fix
 MISTAKES = {
@@ -56,3 +57,55 @@ def test_the_line_to_change_comes_first(name: str, monkeypatch: pytest.MonkeyPat
     assert finding.diagnosis == diagnosis
     assert text[finding.culprits[0].loc.line - 1].strip() == line
     assert finding.fix.startswith(fix)
+
+
+#: a word that is polled, and what the other warp does: by name what stands for what, and what the
+#: cause begins with, or the lines that are named without one
+WORDS = {
+    "another word": ("", "", "f (warp 0) polls f::words+8, to which nothing stores any more: "
+                     "f (warp 1) stores to f::words+4"),
+    "another word, and none before": (
+        "words[2] = 0;", "", "f (warp 0) polls f::words+8, to which nothing stores: "
+        "f (warp 1) stores to f::words+4"),
+    "another value": ("words[1] = 1;", "words[2] = 2;", "f (warp 0) polls f::words+8 for another "
+                      "value than it is left with"),
+    "a store that is still to come": (
+        "words[1] = 1;", "{ words[1] = 1; while (words[3] == 0) {} words[2] = 1; }",
+        "f (warp 0) polls f::words+8 for another value than it is left with"),
+    "what is read as a flag": (
+        "words[1] = 1;", "words[1] = 1; else while (words[1] == 0) {}",
+        "f (warp 0) polls f::words+8 for another value than it is left with"),
+}  # fmt: skip
+_WORDS = """
+extern "C" __global__ void f(int *x, int *y, int n) {
+  __shared__ volatile int words[4];
+  if (threadIdx.x == 0) {
+    words[2] = 0;
+    words[1] = words[3] = 0;
+  }
+  __syncthreads();
+  if (threadIdx.x == 32) words[1] = 1;
+  if (threadIdx.x == 0)
+    while (words[2] != 1) {}
+}
+"""
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_stored_to_another_word_than_the_polled_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "RAISES", True)
+    old, new, cause = WORDS[name]
+    text = HEAD + _WORDS.replace(old, new, 1)
+    launch = Launch(
+        "f", (1, 1, 1), (96, 1, 1),
+        params=(Pointer("x", 4), Pointer("y", 4), Scalar("n", "s32", 7)),
+    )  # fmt: skip
+    found, _ = reported(text, compiled(text), launch)
+    finding = found.findings[0]
+    assert finding.diagnosis == "another_value"
+    assert finding.cause.startswith(cause)
+    line = text.splitlines()[finding.culprits[0].loc.line - 1]
+    assert ("words[1] = 1;" in line) == ("to which nothing" in cause)

@@ -35,9 +35,10 @@ def explained(
         return tuple(findings)
     histories: list[History] = []
     numbers = {p.instruction for f in findings for p in f.participants if p.instruction is not None}
+    flags = any(finding.rule == "deadlock" for finding in findings)
 
     def trace(env: Environment) -> Trace:
-        histories.append(History(numbers))
+        histories.append(History(numbers, flags=flags))
         return histories[-1]
 
     repeat(trace)

@@ -14,6 +14,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Effect
 from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branches_past, effects_of, has
 from tilesim.records import dataclass
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 #: effects on an mbarrier
 _OnMbarrier = fx.Arrives | fx.Completes | fx.Expects | fx.Waits | fx.InitsMbarrier
+#: effects that change memory
+STORES: tuple[type[fx.Writes | fx.RemoteStore | fx.WritesMap], ...] = (
+    fx.Writes, fx.RemoteStore, fx.WritesMap,
+)  # fmt: skip
 #: instructions that are noted of one run; after that only barriers are followed
 LIMIT = 400_000
 #: after everything that is executed
@@ -152,13 +157,22 @@ def _statement(op: Op) -> Hashable:
     return op.mnemonic, op.loc.written
 
 
+def _on_flags(mir: Mir) -> set[int]:
+    """The instructions that read a flag, and all that store; none where no flag is read."""
+    reads = {number for number, effect in mir.all_of(fx.Reads) if effect.sem != "weak"}
+    stores = {number for kind in STORES for number, _ in mir.all_of(kind)}
+    return reads | stores if reads else set()
+
+
 class History(EventLog):
     """The trace of one cluster's run: instructions, touches of barriers, accesses by some
-    instructions (``numbers``), and the stuck warps."""
+    instructions (``numbers``; ``flags``: and by all that store, or that read flags, where any does
+    the latter), and the stuck warps."""
 
-    def __init__(self, numbers: Collection[int] = ()) -> None:
+    def __init__(self, numbers: Collection[int] = (), *, flags: bool = False) -> None:
         super().__init__()
-        self._numbers = numbers
+        self._numbers = {*numbers}
+        self._flags = flags
         self.accesses: list[Accessed] = []
         self.machine: Machine
         self.touches: list[Touch] = []
@@ -192,6 +206,8 @@ class History(EventLog):
         self._iterations = Iterations(machine.loaded.mir)
         for op in machine.loaded.mir.ops():
             self._statements[_statement(op)].append(op)
+        if self._flags:
+            self._numbers |= _on_flags(machine.loaded.mir)
         return super().watch(machine)
 
     def around(self, step: Step, number: int, origin: Op | Loc, cycles: int) -> Step:

@@ -9,7 +9,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import LANES, array_of, branch_past, effect_of, has, loops_around
-from tilesim.mistakes.history import END, Done, Touch, is_later
+from tilesim.mistakes.history import END, STORES, Accessed, Done, Stuck, Touch, is_later
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import (
     directions,
@@ -23,6 +23,7 @@ from tilesim.mistakes.release_acquire_paths import (
     writes,
 )
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.register_pool import launch_registers
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.wording import count
@@ -622,28 +623,116 @@ _NEAR = 12
 
 
 def another_value(case: Case) -> Cause | None:
-    """A word that is polled for a value which is not the one that it is left with."""
-    history = case.history
-    for stuck in history.stuck:
-        if not stuck.blocked.polling or stuck.blocked.on is not None:
+    """A word that is polled for a value which is not the one that it is left with, or to which
+    nothing stores: what was meant to goes to another word of its allocation."""
+    for stuck in case.history.stuck:
+        polls = _polls(case, stuck)
+        if not polls:
             continue
-        done = reversed(history.between(stuck.warp))
-        asked = next((d for d in done if strong(d.op, fx.Reads)), None)
-        word = None if asked is None else word_of(asked.op)
-        changes = [
-            d for w in history.machine.warps for d in history.between(w)
-            if strong(d.op, fx.Writes) and word_of(d.op) == word
-        ]  # fmt: skip
-        if word is None or not changes:
-            continue
-        last = max(changes, key=lambda d: d.at)
-        return Cause(
-            f"{stuck.warp} polls {word.name} for another value than it is left with",
-            (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
-             case.warp(last.warp, last, "is the last to change what it polls")),
-            facts=Stated((Named(word.name, word.name),)),
-        )  # fmt: skip
+        word = polls[-1].footprint
+        changes = [a for a in _stores(case) if any(_meet(a, poll) for poll in polls)]
+        if not changes or changes[-1].at < polls[0].at:
+            missed = _missed(case, stuck, polls, changes[-1].at if changes else 0)
+            if missed is not None:
+                once = " any more" if changes else ""
+                return Cause(
+                    f"{stuck.warp} polls {word.name}, to which nothing stores{once}: "
+                    f"{missed.access.warp.origin} stores to {missed.footprint.name}",
+                    (_stored(case, missed, f"stores to {missed.footprint.name}"),
+                     case.warp(stuck.warp, polls[-1].access.op, f"polls {word.name} for ever")),
+                    f"store to {word.name}, or poll what is stored to",
+                    facts=Stated((word.named, missed.footprint.named)),
+                )  # fmt: skip
+        if changes:
+            word = next(a.footprint for a in reversed(polls) if _meet(a, changes[-1]))
+            return Cause(
+                f"{stuck.warp} polls {word.name} for another value than it is left with",
+                (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
+                 _stored(case, changes[-1], "is the last to change what it polls")),
+                facts=Stated((word.named,)),
+            )  # fmt: skip
     return None
+
+
+def _polls(case: Case, stuck: Stuck) -> list[Accessed]:
+    """The reads of flags in the loop in which a warp polls for ever, all of them of the same bytes
+    as the last ones, in order; none if it polls none."""
+    if not stuck.blocked.polling or stuck.blocked.on is not None:
+        return []
+    loop = _loop_at(case, stuck.warp)
+    reads = [
+        a for a in case.history.accesses
+        if a.access.warp.origin is stuck.warp and a.access.op.number in loop
+        and not a.access.write and strong(a.access.op, fx.Reads)
+    ]  # fmt: skip
+    last = {a.access.op.number: a for a in reads}
+    return [a for a in reads if _meet(a, last[a.access.op.number])]
+
+
+def _loop_at(case: Case, warp: Agent) -> set[int]:
+    """The instructions of the loops at whose head a warp is."""
+    graph = case.history.machine.plan.graph
+    head = graph.block_of[warp.pc]
+    blocks = {block for loop in graph.loops if loop.head == head for block in loop.blocks}
+    return {number for block in blocks for number in graph.blocks[block]}
+
+
+def _meet(one: Accessed, other: Accessed) -> bool:
+    """Whether two accesses have a byte in common."""
+    return one.memory is other.memory and one.footprint.bytes.meets(other.footprint.bytes)
+
+
+def _stores(case: Case) -> list[Accessed]:
+    """What has stored anything, in order, but for the loops that poll for ever: what these leave is
+    what was there before."""
+    spin = {
+        s.warp: _loop_at(case, s.warp) for s in case.history.stuck
+        if s.blocked.polling and s.blocked.on is None
+    }  # fmt: skip
+    return [
+        a for a in case.history.accesses
+        if a.access.write and a.access.op.number not in spin.get(a.access.warp.origin, ())
+    ]  # fmt: skip
+
+
+def _missed(case: Case, stuck: Stuck, polls: list[Accessed], after: int) -> Accessed | None:
+    """The last store of a flag by another warp, after a time, to the allocation of a word that is
+    polled, at which nothing looks; None if a warp may still store to that allocation."""
+    memory, (array, _) = polls[-1].memory, polls[-1].footprint.place
+    others = [w for w in case.history.machine.warps if w is not stuck.warp and not w.exited]
+    if any(_may_store(case, w, array, memory) for w in others):
+        return None
+    looks = [
+        a for a in case.history.accesses
+        if a.at > after and not a.access.write and strong(a.access.op, fx.Reads)
+    ]  # fmt: skip
+    found = (
+        a for a in reversed(_stores(case))
+        if a.at > after and a.memory is memory and a.footprint.place[0] == array
+        and a.access.warp.origin is not stuck.warp and strong(a.access.op, fx.Writes)
+        and not any(_meet(a, look) for look in looks)
+    )  # fmt: skip
+    return next(found, None)
+
+
+def _may_store(case: Case, warp: Agent, array: str, memory: Memory) -> bool:
+    """Whether a warp may come to a store that may be to an array: by its name, or into no array
+    that is known."""
+    graph = case.history.machine.plan.graph
+    stores = (store for kind in STORES for store in case.mir.all_of(kind))
+    for number, effect in stores:
+        to = effect.map if isinstance(effect, fx.WritesMap) else effect.view
+        name = to.tensor.name
+        maybe = name in (array, memory.label) or name.startswith(".")
+        if maybe and graph.reaches(warp.pc, number):
+            return True
+    return False
+
+
+def _stored(case: Case, accessed: Accessed, action: str) -> Participant:
+    """What has made an access, as one side of a cause."""
+    warp = accessed.access.warp.origin
+    return case.warp(warp, case.history.made_by(accessed) or accessed.access.op, action)
 
 
 def no_barrier_after_acquire(case: Case) -> Cause | None:

@@ -80,10 +80,6 @@ def _every() -> list[Any]:
     ]
 
 
-#: programs that write another word than the one that is polled: the check names the poll only
-ELSEWHERE = {"backoff", "spin_on_word"}
-
-
 @needs.compiler
 @pytest.mark.parametrize("row", _every())
 def test_answers_are_those_of_the_check(row: Row) -> None:
@@ -96,7 +92,7 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
         return
     assert report.verdict == "failed"
     assert row.rule in report.rules
-    if row.answer.culprits and row.name not in ELSEWHERE:
+    if row.answer.culprits:
         assert named_by(report.findings[0]) & row.answer.culprits
     found = answers_by(mir, report, row.name, frozenset())[0]
     places = row.answer.places
