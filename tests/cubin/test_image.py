@@ -9,7 +9,7 @@ import pytest
 from tests.gpu import needs
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.errors import CubinError
-from tilesim.cubin.image import MBARRIER_KINDS, Image, KernelInfo, KernelParameter
+from tilesim.cubin.image import Image, KernelInfo, KernelParameter
 from tilesim.cubin.operands import mbarrier_operand
 from tilesim.cubin.sass import Function
 
@@ -17,23 +17,23 @@ from . import compiled
 
 pytestmark = [needs.compiler, needs.disassembler]
 
-#: mbarrier instructions by the kinds of ptxas, and what `mbarrier_operand` says of them
-MBARRIERS = {
-    "init": ("mbarrier.init.shared.b64 [%0], %1;", "init"),
-    "inval": ("mbarrier.inval.shared.b64 [%0];", "other"),
-    "arrive": ("mbarrier.arrive.shared.b64 _, [%0], %1;", "arrive"),
-    "arrive_drop": ("mbarrier.arrive_drop.shared.b64 _, [%0];", "arrive"),
-    "expect_tx": ("mbarrier.expect_tx.relaxed.cta.shared.b64 [%0], %1;", "arrive"),
-    "complete_tx": ("mbarrier.complete_tx.relaxed.cta.shared.b64 [%0], %1;", "arrive"),
-    "test_wait.parity": (
+#: mbarrier instructions, and what `mbarrier_operand` says of them
+MBARRIERS = (
+    ("mbarrier.init.shared.b64 [%0], %1;", "init"),
+    ("mbarrier.inval.shared.b64 [%0];", "other"),
+    ("mbarrier.arrive.shared.b64 _, [%0], %1;", "arrive"),
+    ("mbarrier.arrive_drop.shared.b64 _, [%0];", "arrive"),
+    ("mbarrier.expect_tx.relaxed.cta.shared.b64 [%0], %1;", "arrive"),
+    ("mbarrier.complete_tx.relaxed.cta.shared.b64 [%0], %1;", "arrive"),
+    (
         "{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%0], %1; @p trap;}", "wait",
     ),
-    "try_wait.parity": (
+    (
         "{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @p trap;}", "wait",
     ),
-}  # fmt: skip
+)  # fmt: skip
 OPERATIONS = "\n".join(
-    f'asm volatile("{text}" :: "r"(s), "r"(n) : "memory");' for text, _ in MBARRIERS.values()
+    f'asm volatile("{text}" :: "r"(s), "r"(n) : "memory");' for text, _ in MBARRIERS
 )
 SOURCE = (
     """
@@ -88,24 +88,18 @@ def test_what_a_kernel_takes(image: Image) -> None:
     )  # fmt: skip
     assert image.arch in ("sm_90a", "sm_100a")
     assert found.parameters_at == {"sm_90a": 0x210, "sm_100a": 0x380}[image.arch]
-    assert found.parameter_bytes == 41
     assert (found.cluster, found.most_threads, found.block) == ((2, 1, 1), (256, 1, 1), None)
-    assert (found.named_barriers, found.shared) == (4, 1024 + 128)
+    assert found.shared == 1024 + 128
     assert info(image, "mbarriers").block == (128, 1, 1)
 
 
-def test_each_mbarrier_instruction_is_listed_by_its_kind(
-    image: Image, functions: Mapping[str, Function]
-) -> None:
-    found = info(image, "mbarriers")
-    assert [MBARRIER_KINDS[one.kind] for one in found.mbarrier_table] == [*MBARRIERS]
-    assert found.mbarriers == 1
+def test_what_each_mbarrier_instruction_does(functions: Mapping[str, Function]) -> None:
     does = [
         operand.does
         for one in functions["mbarriers"].code.values()
         if (operand := mbarrier_operand(one)) is not None
     ]
-    assert does == [does for _, does in MBARRIERS.values()]
+    assert does == [does for _, does in MBARRIERS]
 
 
 def test_all_paths_are_followed(image: Image, functions: Mapping[str, Function]) -> None:
@@ -116,9 +110,7 @@ def test_all_paths_are_followed(image: Image, functions: Mapping[str, Function])
         left = {one.opcode for pc, one in function.code.items() if pc not in reached}
         assert left <= {"NOP", "BRA"}  # what fills the end
         assert all(pc in function.code for after in function.successors.values() for pc in after)
-        for exit_ in info(image, function.name).exits:
-            assert function.code[exit_].base == "EXIT"
-            assert exit_ in reached
+        assert any(function.code[pc].base == "EXIT" for pc in reached)
     trap = next(pc for pc, one in functions["branches"].code.items() if one.opcode == "BPT.TRAP")
     assert functions["branches"].successors[trap] == ()
 

@@ -37,14 +37,11 @@ _ENTRY = 0x10
 
 # attributes of functions
 _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
-_FRAME, _MIN_STACK, _REGISTERS = 0x11, 0x12, 0x2F
-_EXITS, _BRANCHES, _MBARRIERS, _MBARRIER_TABLE = 0x1C, 0x34, 0x38, 0x39
-_CLUSTER, _BARRIERS = 0x3D, 0x4C
+_BRANCHES, _CLUSTER = 0x34, 0x3D
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
 #: forms of a record: its value is one byte; as many bytes as it says follow. Else two bytes
 _BYTE, _SIZED = 2, 4
-_MBARRIER = struct.Struct("<IIIBBBB")
 
 
 @dataclass(frozen=True)
@@ -84,64 +81,22 @@ class KernelParameter:
 
 
 @dataclass(frozen=True)
-class MbarrierInstruction:
-    """An instruction on an mbarrier that ptxas lists: its ``pc``, and its address, which is the sum
-    of a register, a uniform register (None without one) and a number.
-
-    ``kind`` is a number of ptxas; see `MBARRIER_KINDS`. ``mbarrier.arrive.expect_tx`` is not
-    listed, nor are copies that complete on an mbarrier.
-    """
-
-    pc: int
-    kind: int
-    register: int | None
-    uniform_register: int | None
-    offset: int
-
-
-#: kinds of `MbarrierInstruction`, as far as they are known: by compiling each of them
-MBARRIER_KINDS: Mapping[int, str] = {
-    0x00: "init",
-    0x01: "arrive",
-    0x02: "arrive.noComplete",
-    0x03: "arrive_drop",
-    0x05: "test_wait",
-    0x06: "test_wait.parity",
-    0x07: "cp.async.mbarrier.arrive",
-    0x08: "inval",
-    0x0A: "try_wait.parity",
-    0x0B: "expect_tx",
-    0x0C: "complete_tx",
-}
-
-
-@dataclass(frozen=True)
 class KernelInfo:
     """What ptxas has written down of a kernel; None is not said.
 
     ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
-    ``mbarriers``: how many are initialised, as ptxas has counted. ``branch_targets``: of each
-    ``BRX``, by its pc. ``named_barriers``: one more than the highest that is used. ``shared``:
-    bytes of static shared memory from address 0 of the window on: from sm_90 on the first 1024 are
-    the system's.
+    ``branch_targets``: of each ``BRX``, by its pc. ``shared``: bytes of static shared memory from
+    address 0 of the window on: from sm_90 on the first 1024 are the system's.
     """
 
     name: str
     parameters: tuple[KernelParameter, ...]
     parameters_at: int | None
-    parameter_bytes: int | None
     block: Triple | None
     most_threads: Triple | None
     cluster: Triple | None
-    mbarriers: int | None
-    mbarrier_table: tuple[MbarrierInstruction, ...]
     branch_targets: Mapping[int, tuple[int, ...]]
-    exits: tuple[int, ...]
-    registers: int | None
-    frame: int | None
-    stack: int | None
-    named_barriers: int | None
     shared: int
 
 
@@ -327,16 +282,6 @@ class Image:
                 yield _Attribute(number, size & 0xFF if form == _BYTE else size, b"")
         raise self.error(f"{name} has more than {MOST_ATTRIBUTES} attributes")
 
-    @cached_property
-    def _of_symbols(self) -> dict[tuple[int, int], int]:
-        """Attributes of the whole cubin that name a function: by attribute and symbol."""
-        return {
-            (one.number, symbol): value
-            for one in self._attributes(".nv.info")
-            if one.number in (_FRAME, _MIN_STACK, _REGISTERS) and len(one.data) >= 8
-            for symbol, value in [struct.unpack_from("<II", one.data)]
-        }
-
     def info(self, function: Symbol) -> KernelInfo:
         """What is written down of a function.
 
@@ -346,42 +291,23 @@ class Image:
         name = function.name
         found: dict[int, _Attribute] = {}
         parameters: dict[int, KernelParameter] = {}
-        table: list[MbarrierInstruction] = []
         targets: dict[int, tuple[int, ...]] = {}
-        exits: list[int] = []
         for one in self._attributes(f".nv.info.{name}"):
             found[one.number] = one
             if one.number == _KPARAM and len(one.data) >= 12:
                 _, ordinal, offset, packed = struct.unpack_from("<IHHI", one.data)
                 parameters[ordinal] = KernelParameter(ordinal, offset, packed >> 18)
-            elif one.number == _MBARRIER_TABLE:
-                table += _mbarriers(one.data)
             elif one.number == _BRANCHES:
                 targets |= self._branches(name, one.data)
-            elif one.number == _EXITS:
-                exits += _words(one.data)
         shared = self.section(f".nv.shared.{name}")
-        bank = found.get(_PARAM_CBANK)
-        at, size = struct.unpack_from("<HH", bank.data, 4) if bank and len(bank.data) >= 8 else (
-            None, None,
-        )  # fmt: skip
-        of = self._of_symbols
         return KernelInfo(
             name=name,
             parameters=tuple(one for _, one in sorted(parameters.items())),
-            parameters_at=at,
-            parameter_bytes=size,
+            parameters_at=_begin(found.get(_PARAM_CBANK)),
             block=_triple(found.get(_REQNTID)),
             most_threads=_triple(found.get(_MAXNTID)),
             cluster=_triple(found.get(_CLUSTER)),
-            mbarriers=found[_MBARRIERS].value if _MBARRIERS in found else None,
-            mbarrier_table=tuple(table),
             branch_targets=targets,
-            exits=tuple(exits),
-            registers=of.get((_REGISTERS, function.index)),
-            frame=of.get((_FRAME, function.index)),
-            stack=of.get((_MIN_STACK, function.index)),
-            named_barriers=found[_BARRIERS].value if _BARRIERS in found else None,
             shared=shared.size if shared else 0,
         )
 
@@ -411,8 +337,11 @@ class Image:
         return "\n".join(lines)
 
 
-def _words(data: bytes) -> tuple[int, ...]:
-    return struct.unpack_from(f"<{len(data) // 4}I", data)
+def _begin(one: _Attribute | None) -> int | None:
+    if one is None or len(one.data) < 8:
+        return None
+    begin: int = struct.unpack_from("<H", one.data, 4)[0]
+    return begin
 
 
 def _triple(one: _Attribute | None) -> Triple | None:
@@ -420,15 +349,3 @@ def _triple(one: _Attribute | None) -> Triple | None:
         return None
     x, y, z = struct.unpack_from("<III", one.data)
     return x, y, z
-
-
-def _mbarriers(data: bytes) -> Iterator[MbarrierInstruction]:
-    for at in range(0, len(data) - _MBARRIER.size + 1, _MBARRIER.size):
-        pc, register, offset, kind, _, uniform, _ = _MBARRIER.unpack_from(data, at)
-        yield MbarrierInstruction(
-            pc,
-            kind,
-            None if register == 0xFF else register,
-            None if uniform == 0x3F else uniform,
-            offset,
-        )
