@@ -14,6 +14,11 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def numbered(what: str, numbers: Sequence[int]) -> str:
+    """``warp 4``, ``warps 1-3, 7``: things by their numbers, of which there is at least one."""
+    return f"{what}{'' if len(numbers) == 1 else 's'} {ranges(numbers)}"
+
+
 def rough(seconds: float) -> str:
     """``40 s``, ``3 min``, ``2 h 5 min``: about so long."""
     if seconds < 90:

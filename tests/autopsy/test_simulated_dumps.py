@@ -18,7 +18,7 @@ from tilesim.autopsy.waits import (
     Poll,
     Running,
     WarpWait,
-    numbers,
+    lanes_of,
 )
 
 pytestmark = needs.compiler
@@ -89,7 +89,7 @@ def test_what_is_said_of_a_kernel_that_runs(name: str, tmp_path: Path) -> None:
         found = autopsy(run.dump().write(tmp_path / "run.nvcudmp"), check=False)
         for group, _ in said_of(found):
             for warp in group.warps:
-                wait, lane = group.wait, numbers(group.lanes)[0]
+                wait, lane = group.wait, lanes_of(group.lanes)[0]
                 near = run.near(group.cta.number, warp, lane)
                 if isinstance(wait, MbarrierWait):
                     assert ("mbarrier", wait.address, wait.parity) in near, (seed, warp, wait)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.recovered import held
 from tilesim.autopsy.standing import SHARED_BITS, Launch
-from tilesim.autopsy.waits import Group, numbers
+from tilesim.autopsy.waits import Group, lanes_of
 from tilesim.cubin.arithmetic import Term, constant, read
 from tilesim.cubin.operands import (
     Immediate,
@@ -65,7 +65,7 @@ class _Part:
         self.launch = launch
         self.group = group
         self.warp = next(one for one in group.cta.warps if one.number == warp)
-        self.lanes = numbers(group.lanes)
+        self.lanes = lanes_of(group.lanes)
         self.reached = reached
         self.writes = writes
         self.values: ValueSets | None = None

@@ -65,7 +65,7 @@ from tilesim.sim.machine.simulate import Interrupted, Simulation
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 from tilesim.sim.machine.warp import Agent, Frame
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.wording import count, ranges
+from tilesim.wording import count, numbered, ranges
 
 #: seconds that `check` may take, unless the caller says another time
 TIME_LIMIT = 60.0
@@ -738,9 +738,9 @@ def _shown(found: _Compared) -> Iterator[str]:
             yield f"and {len(together) - _MOST_SAID} other differences"
             return
         warps = sorted({w for own in ctas.values() for w in own if w is not None})
-        who = f"{'CTA' if len(ctas) == 1 else 'CTAs'} {ranges(sorted(ctas))}"
+        who = numbered("CTA", sorted(ctas))
         if warps:
-            who += f" {'warp' if len(warps) == 1 else 'warps'} {ranges(warps)}"
+            who += f" {numbered('warp', warps)}"
         yield f"{who}: {there}; in the deadlock of check: {here}"
 
 

@@ -16,7 +16,7 @@ from tilesim.autopsy.launch import rebuild
 from tilesim.autopsy.mbarrier_word import evidence
 from tilesim.autopsy.ptx_lines import with_positions
 from tilesim.autopsy.wait_for import Entry, wait_for
-from tilesim.autopsy.waits import Group, MbarrierWait, Running, Sleep, Trap
+from tilesim.autopsy.waits import Group, MbarrierWait, Trap, is_wait
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
@@ -86,7 +86,7 @@ class Launched:
 
 def is_waiting(entry: Entry) -> bool:
     """Whether its warps are known to wait, and the wait is not over."""
-    return not entry.passing and not isinstance(entry.wait, Running | Sleep | Trap)
+    return not entry.passing and is_wait(entry.wait)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tilesim.autopsy.waits import (
     Trap,
     Wait,
     WarpWait,
-    numbers,
+    lanes_of,
 )
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image as CubinImage
@@ -569,7 +569,7 @@ def _width(one: Instruction) -> int:
 
 
 def _lanes(mask: int | None) -> str:
-    return "that are not known" if mask is None else ranges(numbers(mask))
+    return "that are not known" if mask is None else ranges(lanes_of(mask))
 
 
 def standing(dump: CoreDump, grid: Grid, function: Function) -> tuple[Group, ...]:

@@ -22,7 +22,7 @@ from tilesim.autopsy.waits import (
     Poll,
     Wait,
     WarpWait,
-    numbers,
+    lanes_of,
 )
 from tilesim.cubin.sass import Instruction, SourceLine
 from tilesim.findings.finding import Finding
@@ -31,7 +31,7 @@ from tilesim.ir.loc import Loc
 from tilesim.layout import COLUMN, PLAIN, Style, field, line_of, quoted, wrapped
 from tilesim.ptx.demangle import readable
 from tilesim.repair.text import of_repairs
-from tilesim.wording import count, inert, printable, ranges
+from tilesim.wording import count, inert, numbered, printable
 
 #: what a state is called, and the verdict of a check that has its colour
 _HEADS = {
@@ -346,9 +346,9 @@ def entry_text(entry: Entry, launch: Launched) -> str:
 
 def _ctas(numbers: Sequence[int]) -> str:
     """``CTAs 0-2``; of many that do not follow each other the first, and how many there are."""
-    runs = ranges(numbers).split(", ")
+    runs = numbered("CTA", numbers).split(", ")
     left = f", ... ({count(len(numbers), 'CTA')})" if len(runs) > _RUNS else ""
-    return f"CTA{'' if len(numbers) == 1 else 's'} {', '.join(runs[:_RUNS])}{left}"
+    return f"{', '.join(runs[:_RUNS])}{left}"
 
 
 def entry_notes(entry: Entry, launch: Launched) -> list[str]:
@@ -404,11 +404,8 @@ def groups_text(groups: Sequence[Group]) -> str:
 
 
 def _warps(warps: Sequence[int], lanes: int) -> str:
-    said = f"warp{'' if len(warps) == 1 else 's'} {ranges(warps)}"
-    if lanes == _ALL_LANES:
-        return said
-    some = numbers(lanes)
-    return f"{said} (lane{'' if len(some) == 1 else 's'} {ranges(some)})"
+    said = numbered("warp", warps)
+    return said if lanes == _ALL_LANES else f"{said} ({numbered('lane', lanes_of(lanes))})"
 
 
 def doing(groups: Sequence[Group]) -> str:

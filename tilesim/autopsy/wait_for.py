@@ -25,14 +25,14 @@ from tilesim.autopsy.waits import (
     Running,
     Sleep,
     TensorAllocWait,
-    Trap,
     Wait,
     WarpWait,
-    numbers,
+    is_wait,
+    lanes_of,
 )
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass, replace
-from tilesim.wording import count, ranges
+from tilesim.wording import count, numbered, ranges
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Graph:
                 part = self._part(group, tuple(warps))
                 together.setdefault(key, ([], ahead, sure))[0].append(part)
         found = [
-            Supply(tuple(alike), ahead, certain, _waits(alike[0]))
+            Supply(tuple(alike), ahead, certain, is_wait(alike[0].wait))
             for alike, ahead, certain in together.values()
         ]
         return sorted(found, key=lambda supply: not supply.certain)
@@ -369,10 +369,10 @@ class _Graph:
         for group in self._others(found):
             if one and set(group.warps) & set(found.groups[0].warps) and group.lanes & missing:
                 if self.ahead.reaches(group, one):
-                    found.supplies.append(Supply((group,), (one,), True, _waits(group)))
+                    found.supplies.append(Supply((group,), (one,), True, is_wait(group.wait)))
                 else:
                     found.state.append(
-                        f"lanes {ranges(numbers(group.lanes & missing))} do not come to it from "
+                        f"lanes {ranges(lanes_of(group.lanes & missing))} do not come to it from "
                         "where they stand"
                     )
 
@@ -483,10 +483,6 @@ def _comes(group: Group, number: int) -> bool:
     return isinstance(group.wait, NamedBarrierWait) and group.wait.id == number
 
 
-def _waits(group: Group) -> bool:
-    return not isinstance(group.wait, Running | Sleep | Trap)
-
-
 def _warps(grid: Grid) -> int:
     """Warps that a CTA begins with."""
     x, y, z = grid.block
@@ -498,15 +494,15 @@ def _threads(there: list[Group], alive: list[Group]) -> int:
     others of their warp, once these are there."""
     total = 0
     for warp in {w for group in there for w in group.warps}:
-        come = {lane for g in there if warp in g.warps for lane in numbers(g.lanes)}
-        live = {lane for g in alive if warp in g.warps for lane in numbers(g.lanes)}
+        come = {lane for g in there if warp in g.warps for lane in lanes_of(g.lanes)}
+        live = {lane for g in alive if warp in g.warps for lane in lanes_of(g.lanes)}
         total += LANES if come == live else len(come)
     return total
 
 
 def _said(warps: Iterable[int]) -> str:
     numbers = sorted(warps)
-    return f"warp{'' if len(numbers) == 1 else 's'} {ranges(numbers)}" if numbers else "no warp"
+    return numbered("warp", numbers) if numbers else "no warp"
 
 
 def _have(things: list[int] | list[Grid], verb: str = "have") -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilesim.autopsy.core_dump import Cta
 from tilesim.cubin.sass import Instruction
 from tilesim.records import dataclass
-from tilesim.wording import ranges
+from tilesim.wording import numbered
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class WarpWait(Standing):
     def __str__(self) -> str:
         if not self.missing:
             return "waits for other lanes of its warp"
-        lanes = numbers(self.missing)
-        return f"waits for lane{'' if len(lanes) == 1 else 's'} {ranges(lanes)} of its warp"
+        return f"waits for {numbered('lane', lanes_of(self.missing))} of its warp"
 
 
 @dataclass(frozen=True)
@@ -206,6 +205,11 @@ class Group:
     wait: Wait
 
 
-def numbers(mask: int) -> list[int]:
-    """The bits of a mask, as lanes."""
+def is_wait(wait: Wait) -> bool:
+    """Whether it is one, and not a place at which no wait is known."""
+    return not isinstance(wait, Running | Sleep | Trap)
+
+
+def lanes_of(mask: int) -> list[int]:
+    """The lanes whose bits a mask has."""
     return [n for n in range(32) if mask >> n & 1]

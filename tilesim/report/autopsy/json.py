@@ -13,7 +13,7 @@ from tilesim.autopsy.core_dump import exception_text
 from tilesim.autopsy.pipeline import Autopsy, Diagnosis, Launched
 from tilesim.autopsy.text import name
 from tilesim.autopsy.wait_for import Entry, Supply
-from tilesim.autopsy.waits import Group, Standing, Wait, numbers
+from tilesim.autopsy.waits import Group, Standing, Wait, lanes_of
 from tilesim.cubin.sass import Instruction
 from tilesim.report.json import finding_json, repairs_json
 
@@ -155,7 +155,7 @@ def _groups(groups: Iterable[Group]) -> list[Json]:
         {
             "cta": g.cta.number,
             "warps": g.warps,
-            "lanes": numbers(g.lanes),
+            "lanes": lanes_of(g.lanes),
             "pc": g.pc,
             "text": str(g.wait),
             "at": _place(g.wait.instruction),
