@@ -207,8 +207,7 @@ def _of_group(dump: CoreDump, group: Group, arch: tuple[int, int]) -> _Stand:
     if isinstance(wait, MbarrierWait):
         own = wait.rank is None or wait.rank == group.cta.rank
         rank = None if own else wait.rank
-        peers = dict(enumerate(dump.cluster_of(group.cta)))
-        owner = group.cta if own else peers.get(wait.rank or 0)
+        owner = dump.peer(group.cta, rank)
         state = None if wait.address is None else _state_at(owner, wait.address, arch)
         return _Stand("mbarrier", line, wait.address, rank, wait.parity, state, said=said)
     if isinstance(wait, NamedBarrierWait):
@@ -222,11 +221,9 @@ def _place(wait: Wait) -> str:
 
 
 def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | _NoMbarrier | None:
-    data = None if cta is None else cta.shared
-    known = mbarrier_word.evidence(arch) is not None
-    if data is None or not known or not 0 <= address <= len(data) - 8:
+    word = None if cta is None else cta.word(address, 8)
+    if word is None or mbarrier_word.evidence(arch) is None:
         return None
-    word = int.from_bytes(data[address : address + 8], "little")
     own = mbarrier_word.decode(word, arch)
     return _NoMbarrier(word) if own is None else _State(own.parity, own.pending, own.tx)
 

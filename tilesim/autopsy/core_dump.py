@@ -383,6 +383,13 @@ class Cta:
         number = self._dump.below(self._table, _SHARED, self._place.cta)
         return self._dump.contents(number, MOST_SHARED, f"shared memory of {self._place}")
 
+    def word(self, at: int, width: int) -> int | None:
+        """``width`` bytes of its shared memory as a number; None if they are not in the dump."""
+        data = self.shared
+        if data is None or not 0 <= at <= len(data) - width:
+            return None
+        return int.from_bytes(data[at : at + width], "little")
+
     @cached_property
     def _warp_table(self) -> int | None:
         return self._dump.below(self._table, _WARPS, self._place.cta)
@@ -476,6 +483,11 @@ def _struct(fields: str, stride: int) -> struct.Struct:
 
 def _word_for(words: Sequence[str], number: int, what: str) -> str:
     return words[number] if number < len(words) else f"{what} {number}"
+
+
+def target(arch: tuple[int, int]) -> str:
+    """``sm_90``."""
+    return "sm_{}{}".format(*arch)
 
 
 def exception_text(number: int) -> str:
@@ -771,6 +783,14 @@ class CoreDump:
             self._by_cluster[cta.grid.device, cta.grid.number, size, cta.cluster].get(rank)
             for rank in range(size[0] * size[1] * size[2])
         )
+
+    def peer(self, cta: Cta, rank: int | None) -> Cta | None:
+        """The CTA of a rank in a CTA's cluster, itself for None; None if it has ended, or there is
+        none."""
+        if rank is None:
+            return cta
+        peers = self.cluster_of(cta)
+        return peers[rank] if rank < len(peers) else None
 
     @cached_property
     def _by_cluster(self) -> dict[_Row, dict[int, Cta]]:

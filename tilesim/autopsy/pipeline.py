@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Literal
 
 from tilesim.autopsy.compare import TIME_LIMIT, Match, compare
-from tilesim.autopsy.core_dump import Absent, CoreDump, Cta, Device, Driver, Fault, Grid
+from tilesim.autopsy.core_dump import Absent, CoreDump, Cta, Device, Driver, Fault, Grid, target
 from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, find_ptx, loaded
 from tilesim.autopsy.launch import rebuild
 from tilesim.autopsy.mbarrier_word import evidence
@@ -245,7 +245,7 @@ def _lacks(driver: Driver | None, launches: Sequence[Launched]) -> Iterator[Lack
         o.device.arch for o in launches for e in o.entries if isinstance(e.wait, MbarrierWait)
     }
     for arch in sorted(waited):
-        rests, name = evidence(arch), "sm_{}{}".format(*arch)
+        rests, name = evidence(arch), target(arch)
         if rests is None:
             yield Lack(f"the layout of mbarriers on {name} is not known: their state is not said")
         elif rests.startswith("inferred"):

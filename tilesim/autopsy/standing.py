@@ -493,11 +493,8 @@ class _Standing:
 
     def _word(self, rank: int | None, at: int, width: int) -> int | None:
         """What the dump has in shared memory."""
-        peers = self.launch.dump.cluster_of(self.cta)
-        cta = self.cta if rank is None else peers[rank] if rank < len(peers) else None
-        if cta is None or cta.shared is None or at + width > len(cta.shared):
-            return None
-        return int.from_bytes(cta.shared[at : at + width], "little")
+        owner = self.launch.dump.peer(self.cta, rank)
+        return None if owner is None else owner.word(at, width)
 
     # ------------------------------------------------------------------ behind a named barrier
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tilesim.autopsy.compare import Match
-from tilesim.autopsy.core_dump import Triple, exception_text
+from tilesim.autopsy.core_dump import Triple, exception_text, target
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import (
@@ -289,7 +289,7 @@ def launch_text(launch: Launched) -> str:
     parts = [f"grid {size(grid.grid)}", f"block {size(grid.block)}"]
     if any(grid.cluster):
         parts.append(f"cluster {size(grid.cluster)}")
-    parts.append("sm_{}{}".format(*launch.device.arch))
+    parts.append(target(launch.device.arch))
     said = f"{len(launch.ctas):,} of {count(grid.ctas, 'CTA')} resident"
     ended, unknown = launch.absent
     if ended:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from tilesim.autopsy.ahead import Ahead, Kind, Names
-from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid
+from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid, target
 from tilesim.autopsy.mbarrier_word import Mbarrier, decode, evidence
 from tilesim.autopsy.standing import Launch
 from tilesim.autopsy.waits import (
@@ -94,7 +94,7 @@ def wait_for(dump: CoreDump, functions: Mapping[Grid, Function]) -> WaitFor:
     return WaitFor(tuple(entries), tuple(groups), cycle)
 
 
-class _Found:
+class _CtaWait:
     """A wait of one CTA: its groups, its state, what could release it."""
 
     def __init__(self, cta: Cta, wait: Wait, groups: list[Group]) -> None:
@@ -110,7 +110,7 @@ class _Found:
         self.initialised: tuple[Instruction, ...] = ()
 
     @property
-    def whose(self) -> Cta | None:
+    def seen_from(self) -> Cta | None:
         """The CTA that it is seen from; None for what all CTAs of the cluster see alike."""
         return None if isinstance(self.wait, ClusterBarrierWait) else self.cta
 
@@ -130,16 +130,16 @@ class _Graph:
         self.launch = launch
         self.groups = launch.groups
         self.ahead = Ahead(launch)
-        self._parts: dict[tuple[int, tuple[int, ...]], Group] = {}
-        self._whole: dict[int, Group] = {}
+        self._subgroups: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._whole_of: dict[int, Group] = {}
         self.of: dict[Cta, list[Group]] = {cta: [] for cta in launch.ctas}
         for group in self.groups:
             self.of[group.cta].append(group)
 
     @cached_property
-    def found(self) -> list[_Found]:
+    def waits(self) -> list[_CtaWait]:
         """The waits, CTA by CTA."""
-        found: list[_Found] = []
+        found: list[_CtaWait] = []
         for cta, groups in self.of.items():
             together: dict[tuple[str, int | None], list[Group]] = {}
             for group in groups:
@@ -148,47 +148,52 @@ class _Graph:
                 together.setdefault(key, []).append(group)
             for alike in together.values():
                 weakest = min((g.wait for g in alike), key=lambda w: w.certain)
-                found.append(self._explained(_Found(cta, weakest, alike)))
+                found.append(self._explained(_CtaWait(cta, weakest, alike)))
         return found
 
-    def _explained(self, found: _Found) -> _Found:
-        match found.wait:
+    def _explained(self, waiting: _CtaWait) -> _CtaWait:
+        match waiting.wait:
             case MbarrierWait() as wait:
-                self._mbarrier(found, wait)
+                self._mbarrier(waiting, wait)
             case NamedBarrierWait() as wait:
-                self._named(found, wait)
+                self._named(waiting, wait)
             case ClusterBarrierWait():
-                self._cluster(found)
+                self._cluster(waiting)
             case WarpWait() as wait:
-                self._warp(found, wait)
+                self._warp(waiting, wait)
             case Poll() as wait:
-                self._poll(found, wait)
+                self._poll(waiting, wait)
             case RegisterPoolWait():
-                found.supplies = self._supplies(self._others(found), "registers", None)
-                self._none(found, "no warp of its CTA that is alive gives registers back")
+                waiting.supplies = self._supplies(self._others(waiting), "registers", None)
+                self._say_if_none(waiting, "no warp of its CTA that is alive gives registers back")
             case TensorAllocWait():
-                beside = [c for c in self.launch.ctas if c.sm == found.cta.sm]
+                beside = [c for c in self.launch.ctas if c.sm == waiting.cta.sm]
                 groups = [group for cta in beside for group in self.of[cta]]
-                found.supplies = self._supplies(groups, "columns", None)
-                self._none(found, "no warp on its SM that is alive frees columns")
+                waiting.supplies = self._supplies(groups, "columns", None)
+                self._say_if_none(waiting, "no warp on its SM that is alive frees columns")
             case GridDependencyWait():
-                found.state += self._before(found.cta.grid)
+                waiting.state += self._before(waiting.cta.grid)
             case _:
                 pass
-        return found
+        return waiting
 
-    def _none(self, found: _Found, text: str) -> None:
+    def _say_if_none(self, waiting: _CtaWait, text: str) -> None:
         """Says that nothing could release it, if that is so."""
-        if not found.supplies and not found.passing:
-            found.state.append(self._far(text))
+        if not waiting.supplies and not waiting.passing:
+            waiting.state.append(self._as_far_as_known(text))
 
-    def _far(self, text: str) -> str:
+    def _as_far_as_known(self, text: str) -> str:
         """What is said of all code ahead, as far as it goes."""
         known = self.ahead.complete
         return text if known else f"{text}, as far as it is known where the code leads"
 
-    def _others(self, found: _Found) -> list[Group]:
-        return [g for g in self.of[found.cta] if not any(g is own for own in found.groups)]
+    def _others(self, waiting: _CtaWait) -> list[Group]:
+        return _without(self.of[waiting.cta], waiting.groups)
+
+    def _of_cluster(self, cta: Cta) -> list[Group]:
+        """The groups of all CTAs of a cluster."""
+        peers = self.launch.dump.cluster_of(cta)
+        return [group for peer in peers if peer is not None for group in self.of[peer]]
 
     def _supplies(self, groups: Iterable[Group], kind: Kind, names: Names | None) -> list[Supply]:
         """What of a kind lies ahead of groups, and names what is waited for, or may."""
@@ -202,7 +207,7 @@ class _Graph:
             for (ahead, sure), warps in by.items():
                 cta = None if kind == "cluster" else group.cta.number
                 key = cta, tuple(one.pc for one in ahead), sure, str(group.wait)
-                part = self._part(group, tuple(warps))
+                part = self._subgroup(group, tuple(warps))
                 together.setdefault(key, ([], ahead, sure))[0].append(part)
         found = [
             Supply(tuple(alike), ahead, certain, is_wait(alike[0].wait))
@@ -210,201 +215,201 @@ class _Graph:
         ]
         return sorted(found, key=lambda supply: not supply.certain)
 
-    def _part(self, group: Group, warps: tuple[int, ...]) -> Group:
+    def _subgroup(self, group: Group, warps: tuple[int, ...]) -> Group:
         """Some warps of a group."""
         if warps == group.warps:
             return group
         key = id(group), warps
-        if key not in self._parts:
-            self._parts[key] = replace(group, warps=warps)
-            self._whole[id(self._parts[key])] = group
-        return self._parts[key]
+        if key not in self._subgroups:
+            self._subgroups[key] = replace(group, warps=warps)
+            self._whole_of[id(self._subgroups[key])] = group
+        return self._subgroups[key]
 
-    def _group(self, part: Group) -> Group:
+    def _whole_group(self, part: Group) -> Group:
         """The group that some warps are of."""
-        return self._whole.get(id(part), part)
+        return self._whole_of.get(id(part), part)
 
     # ------------------------------------------------------------------ mbarriers
 
-    def _mbarrier(self, found: _Found, wait: MbarrierWait) -> None:
+    def _mbarrier(self, waiting: _CtaWait, wait: MbarrierWait) -> None:
         if wait.address is None:
-            found.state.append("which mbarrier it is cannot be told: nothing more is known of it")
+            waiting.state.append("which mbarrier it is cannot be told: nothing more is known of it")
             return
-        peers = self.launch.dump.cluster_of(found.cta)
-        rank = found.cta.rank if wait.rank is None else wait.rank
-        owner = peers[rank] if rank < len(peers) else None
+        owner, rank = self.launch.dump.peer(waiting.cta, wait.rank), wait.rank or 0
         if owner is None:
-            inside = rank < len(peers)
-            found.state.append(
+            inside = rank < len(self.launch.dump.cluster_of(waiting.cta))
+            waiting.state.append(
                 f"CTA {rank} of the cluster has ended" if inside else f"there is no CTA {rank}"
             )
             return
         names = Names(owner, wait.address)
-        found.initialised = self.ahead.initialised(wait.address)
-        arrivals, copies = self._lacks(found, wait, owner)
-        if found.passing:
+        waiting.initialised = self.ahead.initialised(wait.address)
+        arrivals, copies = self._lacks(waiting, wait, owner)
+        if waiting.passing:
             return
-        groups = [g for cta in peers if cta is not None for g in self.of[cta]]
+        groups = self._of_cluster(waiting.cta)
         if arrivals:
-            found.supplies += self._supplies(groups, "arrival", names)
-            self._none(found, "no warp that is alive has an arrival on it ahead")
+            waiting.supplies += self._supplies(groups, "arrival", names)
+            self._say_if_none(waiting, "no warp that is alive has an arrival on it ahead")
         if copies:
             supplies = self._supplies(groups, "bytes", names)
             if not supplies:
                 text = "no warp that is alive has a copy for it ahead"
-                found.state.append(f"{self._far(text)}: a copy that was issued must bring them")
-            found.supplies += supplies
-        ended = self._ended(found.cta)
-        if ended and not found.supplies:
-            found.state.append(f"{_said(ended)} of its CTA {_have(ended)} ended")
+                waiting.state.append(
+                    f"{self._as_far_as_known(text)}: a copy that was issued must bring them"
+                )
+            waiting.supplies += supplies
+        ended = self._ended(waiting.cta)
+        if ended and not waiting.supplies:
+            waiting.state.append(f"{_said(ended)} of its CTA {_have(ended)} ended")
 
     def _ended(self, cta: Cta) -> list[int]:
         """The warps of a CTA that have ended."""
         return sorted({*range(_warps(cta.grid))} - {w for g in self.of[cta] for w in g.warps})
 
-    def _lacks(self, found: _Found, wait: MbarrierWait, owner: Cta) -> tuple[bool, bool]:
+    def _lacks(self, waiting: _CtaWait, wait: MbarrierWait, owner: Cta) -> tuple[bool, bool]:
         """Whether arrivals are missing, and whether bytes are."""
-        at, data = wait.address or 0, owner.shared
-        if data is None:
-            found.state.append("its state is not known: the dump has no shared memory")
+        if owner.shared is None:
+            waiting.state.append("its state is not known: the dump has no shared memory")
             return True, True
-        if at + 8 > len(data):
-            found.state.append(f"it lies behind the shared memory of {len(data)} bytes")
+        word = owner.word(wait.address or 0, 8)
+        if word is None:
+            waiting.state.append(f"it lies behind the shared memory of {len(owner.shared)} bytes")
             return False, False
-        word = int.from_bytes(data[at : at + 8], "little")
         state = decode(word, self.launch.arch)
         if state is None:
-            major, minor = self.launch.arch
             reason = (
-                f"the layout on sm_{major}{minor} is not known"
+                f"the layout on {target(self.launch.arch)} is not known"
                 if evidence(self.launch.arch) is None
                 else "it is no mbarrier: none was initialised there, or it was overwritten"
             )
-            found.state.append(f"its word is {word:#018x}: {reason}")
+            waiting.state.append(f"its word is {word:#018x}: {reason}")
             return True, True
-        found.mbarrier = state
+        waiting.mbarrier = state
         text = f"{wait.name} is in a phase of parity {state.parity}: "
         text += f"{state.pending} of {state.expected} arrivals pending"
         if state.tx > 0:
             text += f", {state.tx} bytes outstanding"
         elif state.tx < 0:
             text += f", {-state.tx} bytes more completed than expected"
-        found.state.append(text)
+        waiting.state.append(text)
         if wait.parity is None:
-            found.state.append("the parity asked for cannot be read: it may be complete")
+            waiting.state.append("the parity asked for cannot be read: it may be complete")
         elif wait.parity != state.parity:
-            found.passing = True
-            found.state.append(
+            waiting.passing = True
+            waiting.state.append(
                 f"the phase of parity {wait.parity} is complete: the wait is about to pass"
             )
         return state.pending > 0, state.tx != 0
 
     # ------------------------------------------------------------------ other barriers
 
-    def _named(self, found: _Found, wait: NamedBarrierWait) -> None:
-        cta, own = found.cta, self.of[found.cta]
+    def _named(self, waiting: _CtaWait, wait: NamedBarrierWait) -> None:
+        cta, own = waiting.cta, self.of[waiting.cta]
         alive = {w for g in own for w in g.warps}
         ended = self._ended(cta)
         if wait.id is None:
-            found.state.append("which named barrier it is cannot be told")
+            waiting.state.append("which named barrier it is cannot be told")
             return
-        same = [g for g in own if _comes(g, wait.id)]
-        come = {w for g in same for w in g.warps}
+        same = [g for g in own if _has_come(g, wait.id)]
+        arrived = {w for g in same for w in g.warps}
         unsure = {
             w for g in own if isinstance(g.wait, NamedBarrierWait) and g.wait.id is None
             for w in g.warps
         }  # fmt: skip
         need = LANES * len(alive) if wait.threads is None else wait.threads
         total = _threads(same, own)
-        found.state.append(
-            f"{total} of {count(need, 'thread')} have come, as far as it shows: {_said(come)}"
+        waiting.state.append(
+            f"{total} of {count(need, 'thread')} have come, as far as it shows: {_said(arrived)}"
             + (f"; {_said(unsure)} wait at a barrier that is not known" if unsure else "")
         )
         if self.ahead.anywhere("bar.arrive", wait.id):
-            found.state.append("arrivals by bar.arrive do not show in a dump")
+            waiting.state.append("arrivals by bar.arrive do not show in a dump")
         elif total >= need and not unsure:
-            found.passing = True
-            found.state.append("all that it counts have come: the wait is about to pass")
+            waiting.passing = True
+            waiting.state.append("all that it counts have come: the wait is about to pass")
             return
         if ended:
             counted = "" if wait.threads is None else ", and the count has them or others in it"
-            found.state.append(f"{_said(ended)} {_have(ended)} ended{counted}")
-        found.needs_all = wait.threads is None
-        rest = [g for g in own if not any(g is one for one in same)]
-        found.supplies = self._supplies(rest, "named", Names(cta, wait.id))
-        if alive - come:
-            self._none(found, "no other warp that is alive comes to it from where it stands")
+            waiting.state.append(f"{_said(ended)} {_have(ended)} ended{counted}")
+        waiting.needs_all = wait.threads is None
+        waiting.supplies = self._supplies(_without(own, same), "named", Names(cta, wait.id))
+        if alive - arrived:
+            self._say_if_none(
+                waiting, "no other warp that is alive comes to it from where it stands"
+            )
 
-    def _cluster(self, found: _Found) -> None:
-        peers = self.launch.dump.cluster_of(found.cta)
+    def _cluster(self, waiting: _CtaWait) -> None:
+        peers = self.launch.dump.cluster_of(waiting.cta)
         ended = [rank for rank, cta in enumerate(peers) if cta is None]
-        groups = [g for cta in peers if cta is not None for g in self.of[cta]]
+        groups = self._of_cluster(waiting.cta)
         there = [g for g in groups if isinstance(g.wait, ClusterBarrierWait)]
         rest = [g for g in groups if not isinstance(g.wait, ClusterBarrierWait)]
         for rank, cta in enumerate(peers):
             if cta is not None and len(peers) > 1:
-                come = sorted({w for g in there if g.cta is cta for w in g.warps})
+                arrived = sorted({w for g in there if g.cta is cta for w in g.warps})
                 missing = sorted({w for g in rest if g.cta is cta for w in g.warps})
                 text = f"CTA {rank} of the cluster: "
                 text += (
-                    f"{_said(come)} {_have(come, 'wait')} there" if come else "no warp waits there"
+                    f"{_said(arrived)} {_have(arrived, 'wait')} there"
+                    if arrived
+                    else "no warp waits there"
                 )
                 text += f", {_said(missing)} {_have(missing, 'do')} not" if missing else ""
-                found.state.append(text)
+                waiting.state.append(text)
         if ended:
-            found.state.append(f"CTA {ranges(ended)} of the cluster has ended: that counts as come")
-        found.needs_all = True
-        found.supplies = self._supplies(rest, "cluster", None)
+            waiting.state.append(
+                f"CTA {ranges(ended)} of the cluster has ended: that counts as come"
+            )
+        waiting.needs_all = True
+        waiting.supplies = self._supplies(rest, "cluster", None)
         if not rest:
-            found.passing = True
-            found.state.append("all that have not ended are there: the wait is about to pass")
-        self._none(
-            found,
+            waiting.passing = True
+            waiting.state.append("all that have not ended are there: the wait is about to pass")
+        self._say_if_none(
+            waiting,
             "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
         )
 
-    def _warp(self, found: _Found, wait: WarpWait) -> None:
-        found.needs_all = True
+    def _warp(self, waiting: _CtaWait, wait: WarpWait) -> None:
+        waiting.needs_all = True
         missing, one = wait.missing or 0, wait.instruction
-        for group in self._others(found):
-            if one and set(group.warps) & set(found.groups[0].warps) and group.lanes & missing:
+        for group in self._others(waiting):
+            if one and set(group.warps) & set(waiting.groups[0].warps) and group.lanes & missing:
                 if self.ahead.reaches(group, one):
-                    found.supplies.append(Supply((group,), (one,), True, is_wait(group.wait)))
+                    waiting.supplies.append(Supply((group,), (one,), True, is_wait(group.wait)))
                 else:
-                    found.state.append(
+                    waiting.state.append(
                         f"lanes {ranges(lanes_of(group.lanes & missing))} do not come to it from "
                         "where they stand"
                     )
 
-    def _poll(self, found: _Found, wait: Poll) -> None:
+    def _poll(self, waiting: _CtaWait, wait: Poll) -> None:
         if wait.address is None:
-            found.state.append("which word it is cannot be told")
+            waiting.state.append("which word it is cannot be told")
             return
         if wait.space != "shared" and wait.value is None:
-            found.state.append("its value is not known: the dump has no memory there")
+            waiting.state.append("its value is not known: the dump has no memory there")
         if wait.space == "shared":
-            peers = self.launch.dump.cluster_of(found.cta)
-            rank = found.cta.rank if wait.rank is None else wait.rank
-            owner = peers[rank] if rank < len(peers) else None
+            owner = self.launch.dump.peer(waiting.cta, wait.rank)
             names = None if owner is None else Names(owner, wait.address, wait.width)
-            groups = [g for cta in peers if cta is not None for g in self.of[cta]]
-            others = [g for g in groups if not any(g is own for own in found.groups)]
-            found.supplies = self._supplies(others, "shared store", names)
-            self._none(found, "no warp that is alive has a store to it ahead")
+            others = _without(self._of_cluster(waiting.cta), waiting.groups)
+            waiting.supplies = self._supplies(others, "shared store", names)
+            self._say_if_none(waiting, "no warp that is alive has a store to it ahead")
             return
         # which words these stores write is not known: none of them is said to release it
-        near = {w for g in self._others(found) if self._stores(g) for w in g.warps}
+        near = {w for g in self._others(waiting) if self._stores(g) for w in g.warps}
         if near:
-            found.state.append(
+            waiting.state.append(
                 f"{_said(near)} of its CTA {_have(sorted(near))} stores to global memory ahead, "
                 "which may be to it"
             )
-        far = {g.cta.number for g in self.groups if g.cta is not found.cta and self._stores(g)}
+        far = {g.cta.number for g in self.groups if g.cta is not waiting.cta and self._stores(g)}
         if far:
             also = "warps of other CTAs have stores to global memory ahead, which may be to it"
-            found.state.append("so have warps of other CTAs" if near else also)
+            waiting.state.append("so have warps of other CTAs" if near else also)
         if not near and not far:
-            found.state.append(
+            waiting.state.append(
                 "no other warp of this kernel that is alive has a store to global memory ahead: it "
                 "takes another kernel, the host or a copy that is under way"
             )
@@ -423,19 +428,19 @@ class _Graph:
 
     def folded(self) -> list[Entry]:
         """The entries; CTAs that say the same are one."""
-        together: dict[tuple[object, ...], list[_Found]] = {}
-        for one in self.found:
+        together: dict[tuple[object, ...], list[_CtaWait]] = {}
+        for one in self.waits:
             at = one.wait.instruction
             key = (
-                _alike(one.wait), None if at is None else at.pc, one.wait.certain,
+                _wait_key(one.wait), None if at is None else at.pc, one.wait.certain,
                 tuple((g.warps, g.lanes) for g in one.groups), tuple(one.state), one.passing,
-                tuple(_said_by(s, one.whose) for s in one.supplies),
+                tuple(_supply_key(s, one.seen_from) for s in one.supplies),
             )  # fmt: skip
             together.setdefault(key, []).append(one)
         return [
             Entry(
                 tuple(group for one in alike for group in one.groups), alike[0].wait,
-                (*_own_words([one.wait for one in alike]), *alike[0].state), alike[0].passing,
+                (*_differing_words([one.wait for one in alike]), *alike[0].state), alike[0].passing,
                 tuple(alike[0].supplies), tuple(dict.fromkeys(one.cta.number for one in alike)),
                 alike[0].mbarrier, alike[0].initialised,
             )
@@ -444,32 +449,36 @@ class _Graph:
 
     def cycle(self) -> tuple[Group, ...]:
         """Groups of which each waits for the next and that nothing else could release."""
-        of = {id(g): one for one in self.found for g in one.groups}
-        held = {key for key, one in of.items() if one.stops and one.supplies}
+        of = {id(g): one for one in self.waits for g in one.groups}
+        blocked = {key for key, one in of.items() if one.stops and one.supplies}
         while True:
-            loose = {key for key in held if not self._held(of[key], held)}
-            if not loose:
+            freed = {key for key in blocked if not self._is_blocked(of[key], blocked)}
+            if not freed:
                 break
-            held -= loose
+            blocked -= freed
         for group in self.groups:
-            if id(group) in held and (cycle := self._around(group, of, held)):
+            if id(group) in blocked and (cycle := self._around(group, of, blocked)):
                 return cycle
         return ()
 
-    def _held(self, one: _Found, held: set[int]) -> bool:
-        """Whether what could release a wait is itself held."""
-        every = [id(self._group(g)) in held for supply in one.supplies for g in supply.groups]
+    def _is_blocked(self, one: _CtaWait, blocked: set[int]) -> bool:
+        """Whether what could release a wait is itself blocked."""
+        every = [
+            id(self._whole_group(g)) in blocked for supply in one.supplies for g in supply.groups
+        ]
         return any(every) if one.needs_all else all(every)
 
-    def _around(self, first: Group, of: Mapping[int, _Found], held: set[int]) -> tuple[Group, ...]:
+    def _around(
+        self, first: Group, of: Mapping[int, _CtaWait], blocked: set[int]
+    ) -> tuple[Group, ...]:
         """The cycle that is come to from a group, by the first of those known to release it."""
         path: list[Group] = []
         at: Group | None = first
         while at is not None and not any(at is g for g in path):
             path.append(at)
             following = [
-                self._group(g) for supply in of[id(at)].supplies if supply.certain
-                for g in supply.groups if id(self._group(g)) in held
+                self._whole_group(g) for supply in of[id(at)].supplies if supply.certain
+                for g in supply.groups if id(self._whole_group(g)) in blocked
             ]  # fmt: skip
             away = [g for g in following if g is not at]
             at = next(iter(away or following), None)
@@ -479,7 +488,11 @@ class _Graph:
         return tuple(path[start:])
 
 
-def _comes(group: Group, number: int) -> bool:
+def _without(groups: list[Group], others: list[Group]) -> list[Group]:
+    return [group for group in groups if not any(group is other for other in others)]
+
+
+def _has_come(group: Group, number: int) -> bool:
     return isinstance(group.wait, NamedBarrierWait) and group.wait.id == number
 
 
@@ -494,9 +507,9 @@ def _threads(there: list[Group], alive: list[Group]) -> int:
     others of their warp, once these are there."""
     total = 0
     for warp in {w for group in there for w in group.warps}:
-        come = {lane for g in there if warp in g.warps for lane in lanes_of(g.lanes)}
+        arrived = {lane for g in there if warp in g.warps for lane in lanes_of(g.lanes)}
         live = {lane for g in alive if warp in g.warps for lane in lanes_of(g.lanes)}
-        total += LANES if come == live else len(come)
+        total += LANES if arrived == live else len(arrived)
     return total
 
 
@@ -512,28 +525,28 @@ def _have(things: list[int] | list[Grid], verb: str = "have") -> str:
     return {"have": "has", "do": "does", "wait": "waits"}[verb]
 
 
-def _alike(wait: Wait) -> object:
+def _wait_key(wait: Wait) -> object:
     """What is the same for CTAs that stand alike: each may poll a global word of its own."""
     if isinstance(wait, Poll) and wait.space != "shared":
         return wait.space, wait.address is None, wait.value
     return str(wait)
 
 
-def _own_words(waits: list[Wait]) -> Iterator[str]:
+def _differing_words(waits: list[Wait]) -> Iterator[str]:
     """That CTAs poll different words, if they do."""
     words = sorted({w.address for w in waits if isinstance(w, Poll) and w.address is not None})
     if len(words) > 1:
         yield f"they poll {len(words)} words, from {words[0]:#x} to {words[-1]:#x}"
 
 
-def _from(cta: Cta, seen: Cta | None) -> int | None:
+def _rank(cta: Cta, seen: Cta | None) -> int | None:
     """Which CTA of the cluster one is; None for that from which it is seen."""
     return None if cta is seen else cta.rank
 
 
-def _said_by(supply: Supply, cta: Cta | None) -> tuple[object, ...]:
+def _supply_key(supply: Supply, cta: Cta | None) -> tuple[object, ...]:
     """What a supply says, the same for CTAs that stand alike."""
     return (
-        tuple((_from(g.cta, cta), g.warps, g.lanes, _alike(g.wait)) for g in supply.groups),
+        tuple((_rank(g.cta, cta), g.warps, g.lanes, _wait_key(g.wait)) for g in supply.groups),
         tuple(one.pc for one in supply.instructions), supply.certain,
     )  # fmt: skip

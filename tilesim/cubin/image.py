@@ -37,7 +37,7 @@ _ENTRY = 0x10
 
 # attributes of functions
 _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
-_BRANCHES, _CLUSTER = 0x34, 0x3D
+_BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
 #: forms of a record: its value is one byte; as many bytes as it says follow. Else two bytes
@@ -97,6 +97,7 @@ class KernelInfo:
     most_threads: Triple | None
     cluster: Triple | None
     branch_targets: Mapping[int, tuple[int, ...]]
+    registers: int | None
     shared: int
 
 
@@ -282,6 +283,15 @@ class Image:
                 yield _Attribute(number, size & 0xFF if form == _BYTE else size, b"")
         raise self.error(f"{name} has more than {MOST_ATTRIBUTES} attributes")
 
+    @cached_property
+    def _registers(self) -> dict[int, int]:
+        """By symbol, the registers of a thread; attributes of the whole cubin name a function."""
+        return dict(
+            struct.unpack_from("<II", one.data)
+            for one in self._attributes(".nv.info")
+            if one.number == _REGISTERS and len(one.data) >= 8
+        )
+
     def info(self, function: Symbol) -> KernelInfo:
         """What is written down of a function.
 
@@ -308,6 +318,7 @@ class Image:
             most_threads=_triple(found.get(_MAXNTID)),
             cluster=_triple(found.get(_CLUSTER)),
             branch_targets=targets,
+            registers=self._registers.get(function.index),
             shared=shared.size if shared else 0,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.autopsy.core_dump import target
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.text import (
     cycle_text,
@@ -35,7 +36,7 @@ def results(found: Autopsy) -> Iterator[Checked]:
         finding = waiting(found, launch)
         if finding is not None:
             report = Report(launch.name, "failed", launch_text(launch), (finding,))
-            yield Checked(name(launch), "sm_{}{}".format(*launch.device.arch), report)
+            yield Checked(name(launch), target(launch.device.arch), report)
 
 
 def waiting(found: Autopsy, launch: Launched) -> Finding | None:

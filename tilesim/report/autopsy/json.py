@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from tilesim.autopsy import waits
-from tilesim.autopsy.core_dump import exception_text
+from tilesim.autopsy.core_dump import exception_text, target
 from tilesim.autopsy.pipeline import Autopsy, Diagnosis, Launched
 from tilesim.autopsy.text import name
 from tilesim.autopsy.wait_for import Entry, Supply
@@ -55,7 +55,7 @@ def document(found: Autopsy) -> Json:
             "release": ".".join(map(str, driver.release)), "cuda": ".".join(map(str, driver.cuda)),
         },
         "devices": [
-            {"number": d.number, "arch": arch(d.arch), "sms": d.sms} for d in found.devices
+            {"number": d.number, "arch": target(d.arch), "sms": d.sms} for d in found.devices
         ],
         "exceptions": [
             {"device": f.device, "sm": f.sm, "number": f.exception,
@@ -65,11 +65,6 @@ def document(found: Autopsy) -> Json:
         "launches": [_launch(found, launch) for launch in found.launches],
         "unknown": [{"what": lack.what, "remedy": lack.remedy} for lack in found.lacks],
     }  # fmt: skip
-
-
-def arch(number: tuple[int, int]) -> str:
-    """``sm_90``."""
-    return "sm_{}{}".format(*number)
 
 
 def _launch(found: Autopsy, launch: Launched) -> Json:
