@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from random import Random
 
-from tilesim.cubin.arithmetic import computed, number, predicate, reads, source
+from tilesim.cubin.arithmetic import computed, number, reads, source
 from tilesim.cubin.operands import mbarrier_operand, written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
 
@@ -41,7 +41,7 @@ class Thread:
 
     def holds(self, text: str) -> bool:
         """Whether a predicate is true."""
-        term = predicate(text)
+        term = source(text)
         assert term is not None
         return bool(number(term, {name: self.value(name) for name in reads(term)}))
 

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable
 import pytest
 
 from tests.gpu import needs
+from tilesim.cubin import value_sets
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.operands import mbarrier_operand
 from tilesim.cubin.sass import Function
-from tilesim.cubin.value_sets import Known, ValueSets
+from tilesim.cubin.value_graph import Known
+from tilesim.cubin.value_sets import ValueSets
 
 from . import compiled
 
@@ -157,3 +159,12 @@ def test_what_the_caller_knows_is_used(functions: dict[str, Function]) -> None:
     assert 12 in (arrivals(functions["switched"], known) or ())
     assert arrivals(functions["signed_third"], known) == {0, 1, 2}
     assert arrivals(functions["signed_fourth"], known) == {0, 1, 2, 3}
+
+
+def test_what_takes_too_many_rounds_is_not_known(
+    functions: dict[str, Function], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_sets, "_MOST_ROUNDS", 1)
+    for name, (_, values) in KERNELS.items():
+        found = arrivals(functions[name])
+        assert found is None or {*values} <= found, name

@@ -35,6 +35,16 @@ def read(name: str) -> Term:
     return Term("read", name=name)
 
 
+def negated(predicate: Term) -> Term:
+    """The opposite of a predicate."""
+    return Term("lut", (predicate, constant(1), constant(0)), 0x3C)  # exclusive or
+
+
+def both(one: Term, other: Term) -> Term:
+    """Whether two predicates are true; of others the bits that both have."""
+    return Term("lut", (one, other, constant(0)), 0xC0)
+
+
 def _sum_of(*parts: Term) -> Term:
     """The sum of terms, without sums in it; numbers are added up and stand last."""
     flat = [one for part in parts for one in (part.of if part.op == "add" else (part,))]
@@ -54,7 +64,8 @@ def _product_of(one: Term, other: Term) -> Term:
     return Term("mul", (one, other))
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """A word as a number with a sign."""
     return value - (1 << 32) if value >> 31 else value
 
 
@@ -99,20 +110,20 @@ _NUMBERS: Mapping[str, Callable[[tuple[int, ...], Term], int]] = {
     "not": lambda v, _: ~v[0],
     "shl": lambda v, _: _shift(v[0], v[1]),
     "shr": lambda v, _: _shift(v[0], -v[1]),
-    "sar": lambda v, _: _signed(v[0]) >> min(v[1], 31),
+    "sar": lambda v, _: signed(v[0]) >> min(v[1], 31),
     "lut": lambda v, t: _lut(v[0], v[1], v[2], t.number),
     "select": lambda v, _: v[1] if v[0] else v[2],
     # high half of a product, to which 64 bits were added
     "high": lambda v, _: v[0] * v[1] + (v[3] << 32 | v[2]) >> 32,
-    "high_signed": lambda v, _: _signed(v[0]) * _signed(v[1]) + (v[3] << 32 | v[2]) >> 32,
+    "high_signed": lambda v, _: signed(v[0]) * signed(v[1]) + (v[3] << 32 | v[2]) >> 32,
     "min": lambda v, _: min(v),
     "max": lambda v, _: max(v),
-    "min_signed": lambda v, _: min(v, key=_signed),
-    "max_signed": lambda v, _: max(v, key=_signed),
-    "abs": lambda v, _: abs(_signed(v[0])),
+    "min_signed": lambda v, _: min(v, key=signed),
+    "max_signed": lambda v, _: max(v, key=signed),
+    "abs": lambda v, _: abs(signed(v[0])),
     "permute": lambda v, _: _permuted(*v),
     "compare": lambda v, t: _compared(t.name, v[0], v[1]),
-    "compare_signed": lambda v, t: _compared(t.name, _signed(v[0]), _signed(v[1])),
+    "compare_signed": lambda v, t: _compared(t.name, signed(v[0]), signed(v[1])),
     "nonzero": lambda v, _: v[0] != 0,
 }
 
@@ -266,7 +277,7 @@ def _lut_bits(of: list[Bits], table: int) -> Bits:
 
 
 def source(text: str) -> Term | None:
-    """The value of an operand; None if it is of a kind that is not known."""
+    """The value of an operand or a guard; None if it is of a kind that is not known."""
     one = parse(text)
     if isinstance(one, Immediate):
         return None if one.value is None else constant(one.value)
@@ -293,13 +304,8 @@ def _with_sign(term: Term, sign: str) -> Term:
         case "|":
             return Term("abs", (term,))
         case "!":
-            return Term("lut", (term, constant(1), constant(0)), 0x3C)  # exclusive or
+            return negated(term)
     return term
-
-
-def predicate(text: str) -> Term | None:
-    """The value of a guard (``P0``, ``!UP1``), 0 or 1."""
-    return source(text)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -403,7 +409,6 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
         return None
     a, b, c = found
     if modifiers & {"HI", "WIDE"}:
-        signed = "high" if "U32" in modifiers else "high_signed"
         high = constant(0)
         pair = parse(values[2])
         if isinstance(pair, Register) and pair.name not in ("RZ", "URZ"):
@@ -414,7 +419,7 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
         elif c != high:
             return None
         if "HI" in modifiers or _next(register, first):
-            return Term(signed, (a, b, c, high))
+            return Term("high" if "U32" in modifiers else "high_signed", (a, b, c, high))
     if register != first:
         return None
     return _sum_of(_product_of(a, b), c)
@@ -442,7 +447,7 @@ def _funnel(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> T
         return None
     low, by, high = found
     if "W" in modifiers:
-        by = Term("lut", (by, constant(31), constant(0)), 0xC0)
+        by = both(by, constant(31))
     if "L" in modifiers and "HI" not in modifiers:
         return Term("shl", (low, by)) if high == constant(0) else None
     if "R" in modifiers and "HI" in modifiers:
@@ -474,7 +479,7 @@ def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
         return None
     # the bits above the first one are cut
     inner = Term("lut", tuple(found[:3]), found[3].number)
-    return Term("lut", (inner, constant(1), constant(0)), 0xC0)
+    return both(inner, constant(1))
 
 
 def _compare(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
