@@ -419,11 +419,11 @@ def _constant(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> N
     result, source = _operands(one)
     assert isinstance(source, Constant)
     words = 4 if "128" in one.modifiers else 2 if "64" in one.modifiers else 1
+    index = None if source.register is None else m.value(w, source.register)
     for n in range(words):
-        if source.register is None:
+        if index is None:
             found = m.value(w, source, n)
         else:
-            index = m.value(w, source.register)
             found = np.array(
                 [
                     UNKNOWN if i < 0 else m.constants.get(source.offset + int(i) + 4 * n, UNKNOWN)
@@ -438,8 +438,12 @@ def _constant(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> N
 
 @_opcode("R2UR")
 def _to_uniform(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
-    result, _, sources, _ = _split(one)
-    m.set(w, result, m.value(w, sources[-1]), guard)
+    *equal, result, source = _operands(one)[:3]
+    values = np.broadcast_to(m.value(w, source), LANES)
+    m.set(w, result, values, guard)
+    if equal and guard:  # the lanes that have the value which is taken
+        first = values[lanes_of(guard)[0]]
+        m.set(w, equal[0], np.where((values < 0) | (first < 0), UNKNOWN, values == first), guard)
 
 
 @_opcode("SHFL")
@@ -533,6 +537,24 @@ def _where(m: Machine, w: Warp, one: Instruction, guard: int) -> int:
                 raise Unsupported(f"where {one} at {one.pc:#x} goes is not known")
             guard &= bits_of(values > 0)
     return guard
+
+
+@_opcode("CALL")
+def _call(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
+    if one.target is None:
+        raise Unsupported(f"{one} goes where is not known")
+    for lane in lanes_of(guard):
+        w.pc[lane] = one.target
+
+
+@_opcode("RET")
+def _return(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
+    """Goes where a register says, which ptxas has set before the call."""
+    places = np.broadcast_to(m.value(w, _operands(one)[0]), LANES)
+    for lane in lanes_of(guard):
+        if places[lane] < 0:
+            raise Unsupported(f"{one} at {one.pc:#x} goes where is not known")
+        w.pc[lane] = int(places[lane])
 
 
 @_opcode("EXIT")

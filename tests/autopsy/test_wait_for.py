@@ -67,6 +67,12 @@ KERNEL parts(int* o, int n) { __shared__ u64 b; if (threadIdx.x == 0) init(&b, 1
   if (threadIdx.x >= 64) wait(&b, 0);
   asm volatile("barrier.sync 3, 96;" ::: "memory");
   o[threadIdx.x] = n; arrive(&b); }
+KERNEL turns(int* o, int n) { __shared__ u64 b; if (threadIdx.x == 0) init(&b, 1);
+#pragma unroll 1
+  for (int i = 0; i < n; i++) {
+    asm volatile("barrier.sync 4;" ::: "memory");
+    if (threadIdx.x >= 64) wait(&b, i & 1);
+    o[threadIdx.x + i] = n; } }
 KERNEL chosen(int* o, int n) { __shared__ u64 b[2];
   if (threadIdx.x == 0) { init(&b[0], 1); init(&b[1], 1); }
   __syncthreads();
@@ -345,6 +351,44 @@ def test_a_named_barrier_to_which_half_of_a_warp_has_come(tmp_path: Path) -> Non
     assert [s.groups[0].lanes for s in one.supplies] == [0xFFFF0000]
     ended = [*stands[:2], Stand(2, bar.pc + 32, 0xFFFF)]  # with the other half of warp 2
     assert entry(graph(tmp_path, "parts", [Block(ended)], block=96), 0, 1).passing
+
+
+@needs.compiler
+def test_a_barrier_that_another_warp_has_passed(tmp_path: Path) -> None:
+    """The warp that stands behind it has passed it, too: each round takes all warps."""
+    code, ask = function("pair"), question("pair", CONSUMER)
+    bar = next(one for one in code.code.values() if one.base == "BAR")
+    stands = [Stand(0, bar.pc + 16), *(waiting(n, ask, FULL, 0) for n in (1, 2, 3))]
+    memory = shared((FULL, word(0, 1, 1)), (EMPTY, word(0, 96, 96)))
+    graph_ = graph(tmp_path, "pair", [Block(stands, memory)])
+    wait = entry(graph_, 0).wait
+    assert isinstance(wait, Running)
+    assert wait.evidence == (
+        "has passed BAR.SYNC.DEFER_BLOCKING 0x0 just before: warp 1 of its CTA has passed as many "
+        "rounds of it"
+    )
+    (supply,) = entry(graph_, 1, 2, 3).supplies
+    assert [group.warps for group in supply.groups] == [(0,)]
+    assert not supply.waits
+
+
+@needs.compiler
+def test_a_barrier_that_only_some_have_come_to(tmp_path: Path) -> None:
+    """No warp has passed it: those that stand behind it wait."""
+    bar = next(one for one in function("pair").code.values() if one.base == "BAR")
+    stands = [Stand(0, bar.pc - 16), *(Stand(n, bar.pc + 16) for n in (1, 2, 3))]
+    one = entry(graph(tmp_path, "pair", [Block(stands)]), 1, 2, 3)
+    assert isinstance(one.wait, NamedBarrierWait)
+
+
+@needs.compiler
+def test_a_barrier_of_a_loop_that_another_warp_has_passed(tmp_path: Path) -> None:
+    """In which turn the warps are is not known: it may be a later round."""
+    code, ask = function("turns"), question("turns", "wait(&b, i & 1)")
+    bar = next(one for one in code.code.values() if one.base == "BAR")
+    stands = [Stand(0, bar.pc + 16), Stand(1, bar.pc + 16), waiting(2, ask, 0x400, 0)]
+    one = entry(graph(tmp_path, "turns", [Block(stands)], block=96), 0, 1)
+    assert isinstance(one.wait, NamedBarrierWait)
 
 
 @needs.compiler

@@ -136,7 +136,12 @@ class Ahead:
 
     def anywhere(self, kind: Kind, number: int) -> bool:
         """Whether the kernel has an instruction of a kind that may name a named barrier."""
-        return any(self._number(one) in (number, None) for one in self._kinds.get(kind, ()))
+        return any(self.number(one) in (number, None) for one in self._kinds.get(kind, ()))
+
+    def barriers(self, number: int) -> tuple[Instruction, ...]:
+        """The instructions of the kernel that may come to a named barrier."""
+        named = self._kinds.get("named", ())
+        return tuple(one for one in named if self.number(one) in (number, None))
 
     def initialised(self, address: int) -> tuple[Instruction, ...]:
         """The instructions that initialise the mbarrier at an address, as far as it is known."""
@@ -190,7 +195,7 @@ class Ahead:
     def _names(self, one: Instruction, kind: Kind, part: _Part, names: Names) -> bool | None:
         """Whether an instruction names what is waited for; None: that is not known."""
         if kind in ("named", "bar.arrive"):
-            number = self._number(one)
+            number = self.number(one)
             if number not in (None, names.address) or not self._comes(one, part):
                 return False
             return None if number is None else True
@@ -271,7 +276,7 @@ class Ahead:
 
         return ValueSets(self.launch.function, known)
 
-    def _number(self, one: Instruction) -> int | None:
+    def number(self, one: Instruction) -> int | None:
         """The number of a named barrier; None if a register has it and is not known."""
         first = parse(one.operands[0]) if one.operands else None
         if isinstance(first, Immediate):

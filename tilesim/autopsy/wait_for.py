@@ -13,6 +13,7 @@ from functools import cached_property
 from tilesim.autopsy.ahead import Ahead, Kind, Names
 from tilesim.autopsy.core_dump import LANES, CoreDump, Cta, Grid, target
 from tilesim.autopsy.mbarrier_word import Mbarrier, decode, evidence
+from tilesim.autopsy.passed import Passed
 from tilesim.autopsy.standing import Launch
 from tilesim.autopsy.waits import (
     ClusterBarrierWait,
@@ -128,13 +129,15 @@ class _Graph:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.groups = launch.groups
         self.ahead = Ahead(launch)
         self._subgroups: dict[tuple[int, tuple[int, ...]], Group] = {}
         self._whole_of: dict[int, Group] = {}
         self.of: dict[Cta, list[Group]] = {cta: [] for cta in launch.ctas}
-        for group in self.groups:
+        for group in launch.groups:
             self.of[group.cta].append(group)
+        passed = Passed(launch, self.ahead)
+        self.of = {cta: list(passed.without(groups)) for cta, groups in self.of.items()}
+        self.groups = tuple(group for groups in self.of.values() for group in groups)
 
     @cached_property
     def waits(self) -> list[_CtaWait]:

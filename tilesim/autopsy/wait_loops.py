@@ -59,15 +59,38 @@ def wait_loops(function: Function) -> dict[int, WaitLoop]:
 def _loops(function: Function) -> Iterator[frozenset[int]]:
     """The natural loops that are small, and the unions of those that share their head."""
     by_head: dict[int, list[frozenset[int]]] = {}
-    for tail, following in function.successors.items():
-        for head in following:
-            if head <= tail and (body := _body(function, head, tail)) is not None:
-                by_head.setdefault(head, []).append(body)
+    for tail, head in _back(function):
+        if (body := _body(function, head, tail)) is not None:
+            by_head.setdefault(head, []).append(body)
     for bodies in by_head.values():
         yield from bodies
         whole = frozenset().union(*bodies)
         if len(whole) <= MOST:
             yield whole
+
+
+def _back(function: Function) -> Iterator[tuple[int, int]]:
+    """The edges that lead to a place on the way to them: those by which loops go round, also where
+    the head of a loop does not lie before the rest of it."""
+    seen: set[int] = set()
+    for root in function.code:
+        way, open_ = [], set[int]()
+        if root not in seen:
+            way.append((root, iter(function.successors[root])))
+            seen.add(root)
+            open_.add(root)
+        while way:
+            place, following = way[-1]
+            after = next(following, None)
+            if after is None:
+                open_.discard(place)
+                way.pop()
+            elif after in open_:
+                yield place, after
+            elif after not in seen:
+                seen.add(after)
+                open_.add(after)
+                way.append((after, iter(function.successors[after])))
 
 
 def _body(function: Function, head: int, tail: int) -> frozenset[int] | None:
