@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from tilesim.autopsy.core_dump import Cta
-from tilesim.autopsy.recovered import held
+from tilesim.autopsy.recovered import dumped
 from tilesim.autopsy.standing import SHARED_BITS, Launch
 from tilesim.autopsy.waits import Group, lanes_of
 from tilesim.cubin.arithmetic import Term, constant, read
@@ -86,13 +86,13 @@ class _Part:
 
     def _value(self, name: str) -> _Values:
         if name.startswith("c[0x0]["):
-            value = self.launch.constant(int(name[7:-1], 16))
+            value = self.launch.constant(name)
             return None if value is None else frozenset((value,))
         if name in self.writes:
             return None
         if name.startswith("U") and len(self.lanes) < self.warp.valid.bit_count():
             return None  # other lanes of the warp may write it
-        found = {held(self.group.cta, self.warp, lane, name) for lane in self.lanes}
+        found = {dumped(self.group.cta, self.warp, lane, name) for lane in self.lanes}
         known = frozenset(value for value in found if value is not None)
         return known if len(known) == len(found) else None
 
@@ -114,7 +114,7 @@ class Ahead:
         for one in self.launch.function.code.values():
             for kind in _kinds(one):
                 found.setdefault(kind, []).append(one)
-        return {kind: tuple(alike) for kind, alike in found.items()}
+        return {kind: tuple(members) for kind, members in found.items()}
 
     def any_of(self, group: Group, kind: Kind) -> bool:
         """Whether an instruction of a kind lies ahead of a group, as far as that is known."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tilesim.autopsy.core_dump import Cta, Warp
-from tilesim.cubin.arithmetic import computed, number, reads, source
+from tilesim.cubin.arithmetic import Term, computed, number, reads, source
 from tilesim.cubin.operands import written
 from tilesim.cubin.sass import Function
 
@@ -50,7 +50,7 @@ def _parts(name: str) -> tuple[str, int]:
     return "", 0
 
 
-def held(cta: Cta, warp: Warp, lane: int, name: str) -> int | None:
+def dumped(cta: Cta, warp: Warp, lane: int, name: str) -> int | None:
     """A register, a predicate as 0 or 1, the lanes of a convergence barrier, or a special register,
     as a lane has it in the dump."""
     kind, at = _parts(name)
@@ -74,11 +74,12 @@ def held(cta: Cta, warp: Warp, lane: int, name: str) -> int | None:
 
 
 class Recovered:
-    """Registers of a lane that stands at a place; ``constant`` has the words of constant bank 0."""
+    """Registers of a lane that stands at a place; ``constant`` has the words of constant bank 0,
+    by name (``c[0x0][0x210]``)."""
 
     def __init__(
         self, function: Function, cta: Cta, warp: Warp, lane: int, pc: int,
-        constant: Callable[[int], int | None],
+        constant: Callable[[str], int | None],
     ) -> None:  # fmt: skip
         self.function = function
         self.cta = cta
@@ -91,24 +92,25 @@ class Recovered:
         self.used: dict[str, int | None] = {}
 
     def now(self, name: str) -> int | None:
-        """What `held` says; it is noted in ``used``."""
+        """What `dumped` says; it is noted in ``used``."""
         if name not in self.used:
-            self.used[name] = held(self.cta, self.warp, self.lane, name)
+            self.used[name] = dumped(self.cta, self.warp, self.lane, name)
         return self.used[name]
 
     def operand(self, text: str, at: int, depth: int = 0) -> int | None:
         """An operand, before the instruction at ``at`` was executed last; as 32 bits."""
-        term = source(text)
+        return self._number(source(text), at, depth)
+
+    def _number(self, term: Term | None, at: int, depth: int) -> int | None:
+        """A term at that place; None is not known."""
         if term is None:
             return None
-        values = {name: self.value(name, at, depth) for name in reads(term)}
-        known = {name: value for name, value in values.items() if value is not None}
-        return number(term, known) if len(known) == len(values) else None
+        return number(term, {name: self.value(name, at, depth) for name in reads(term)})
 
     def value(self, name: str, at: int, depth: int = 0) -> int | None:
         """A register, a special register or a word of a constant bank at that place."""
         if name.startswith("c[0x0]["):
-            return self.constant(int(name[7:-1], 16))
+            return self.constant(name)
         if name.startswith("SR_"):
             return self.now(name)
         if (name, at) not in self._known:
@@ -129,12 +131,7 @@ class Recovered:
         one = self.function.code[place]
         if one.guard and self.operand(one.guard, place, depth + 1) != 1:
             return None
-        term = computed(one, register)
-        if term is None:
-            return None
-        values = {name: self.value(name, place, depth + 1) for name in reads(term)}
-        known = {name: value for name, value in values.items() if value is not None}
-        return number(term, known) if len(known) == len(values) else None
+        return self._number(computed(one, register), place, depth + 1)
 
     def _source(self, register: str, at: int) -> int | None:
         """The one instruction that has written a register before it is read at a place."""

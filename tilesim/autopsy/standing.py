@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, Lane, Warp, exception_text
-from tilesim.autopsy.recovered import Recovered, between, held
+from tilesim.autopsy.recovered import Recovered, between, dumped
 from tilesim.autopsy.wait_loops import WaitLoop, wait_loops
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
@@ -43,8 +43,8 @@ from tilesim.wording import count, ranges
 
 #: instructions behind ``BAR.SYNC.DEFER_BLOCKING`` that a warp may stand at while it waits there
 DEFERRED = 4
-#: ways to a place that are looked at, at most
-MOST_WAYS = 64
+#: paths to a place that are looked at, at most
+MOST_PATHS = 64
 #: instructions behind a ``SYNCS.PHASECHK`` in which its answer may still be awaited
 MOST_AWAITED = 12
 #: bits of a shared address that count bytes; those above are the CTA's place in its cluster
@@ -63,8 +63,8 @@ _VARIABLE = frozenset({
 })  # fmt: skip
 
 
-class _Way(NamedTuple):
-    """A way to a place: the named barriers on it that a warp may have issued at most four
+class _Path(NamedTuple):
+    """A path to a place: the named barriers on it that a warp may have issued at most four
     instructions ago, the last one first, with how many instructions ago; ``open``: it may have
     issued none."""
 
@@ -91,7 +91,7 @@ class Launch:
         self.arch = device.arch
         self.constants_at = _PARAMETERS_AT.get(device.arch[0], 0)
         self.ctas = tuple(cta for cta in dump.ctas if cta.grid is grid)
-        self._ways_to: dict[int, tuple[_Way, ...]] = {}
+        self._paths_to: dict[int, tuple[_Path, ...]] = {}
         self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
 
     @cached_property
@@ -113,9 +113,10 @@ class Launch:
         )
         return one if first.lines == one.lines else replace(one, lines=first.lines)
 
-    def constant(self, offset: int) -> int | None:
-        """A word of constant bank 0, of which the dump has the parameters of the launch."""
-        at = offset - self.constants_at
+    def constant(self, name: str) -> int | None:
+        """A word of constant bank 0 (``c[0x0][0x210]``), of which the dump has the parameters of
+        the launch."""
+        at = int(name.removeprefix("c[0x0][").removesuffix("]"), 16) - self.constants_at
         data = self.grid.params if self.constants_at else None
         if data is None or at < 0 or at + 4 > len(data):
             return None
@@ -179,33 +180,33 @@ class Launch:
 
     # ------------------------------------------------------------------ what the code says
 
-    def ways(self, pc: int) -> tuple[_Way, ...]:
-        """The ways to a place, as far as named barriers just before it go."""
-        if pc not in self._ways_to:
-            found = [*islice(self._back(pc, 1, frozenset()), MOST_WAYS)]
-            if len(found) == MOST_WAYS:
-                found.append(_Way((), open=True))
-            self._ways_to[pc] = tuple(dict.fromkeys(found))
-        return self._ways_to[pc]
+    def paths_to(self, pc: int) -> tuple[_Path, ...]:
+        """The paths to a place, as far as named barriers just before it go."""
+        if pc not in self._paths_to:
+            found = [*islice(self._back(pc, 1, frozenset()), MOST_PATHS)]
+            if len(found) == MOST_PATHS:
+                found.append(_Path((), open=True))
+            self._paths_to[pc] = tuple(dict.fromkeys(found))
+        return self._paths_to[pc]
 
-    def _back(self, pc: int, steps: int, used: frozenset[str]) -> Iterator[_Way]:
-        """The ways to a place that is so many steps before another, which has used registers."""
+    def _back(self, pc: int, steps: int, used: frozenset[str]) -> Iterator[_Path]:
+        """The paths to a place that is so many steps before another, which has used registers."""
         before = self.function.predecessors[pc]
         if steps > DEFERRED or not before:
-            yield _Way((), open=True)
+            yield _Path((), open=True)
             return
         for place in before:
             one = self.function.code[place]
             if one.base in _VARIABLE and used & {*written(one)}:
-                yield _Way(
+                yield _Path(
                     (), open=True
                 )  # its result was awaited: nothing was to wait for any more
             elif one.base == "BAR" and "ARV" not in one.modifiers:
                 if not one.guard:
-                    yield _Way(((one, steps),), open=False)
+                    yield _Path(((one, steps),), open=False)
                     continue
-                for way in self._back(place, steps + 1, used | read(one)):
-                    yield _Way(((one, steps), *way.barriers), way.open)
+                for path in self._back(place, steps + 1, used | read(one)):
+                    yield _Path(((one, steps), *path.barriers), path.open)
             else:
                 yield from self._back(place, steps + 1, used | read(one))
 
@@ -302,7 +303,7 @@ class _Standing:
             return None
         sure = guard == 1
         where = f"stands at {one}" + ("" if sure else ", the guard of which is not known")
-        sure &= not self._may_be_behind()[0]
+        sure &= not self._may_be_behind[0]
         where += self._or_behind()
         match one.base:
             case "UCGABAR_WAIT":
@@ -311,7 +312,7 @@ class _Standing:
                 return self._meeting(one, sure, where)
             case "ACQBULK":
                 return GridDependencyWait(one, sure, where)
-            case "BAR" if "ARV" not in one.modifiers and not self._may_be_behind()[0]:
+            case "BAR" if "ARV" not in one.modifiers and not self._may_be_behind[0]:
                 # one whose blocking is deferred is left at once
                 sure &= "DEFER_BLOCKING" not in one.modifiers
                 return self._named(one, sure, f"{where}, which is next", issued=False)
@@ -360,15 +361,13 @@ class _Standing:
         loop = self.launch.loops.get(self.pc)
         if loop is None:
             assert self.one is not None
-            return Sleep(self.one, True, f"stands at {self.one}") if self._sleeps() else None
+            sleeps = self.one.base == "NANOSLEEP"
+            return Sleep(self.one, True, f"stands at {self.one}") if sleeps else None
         first, *others = [self._asked(self.launch.placed(ask), loop) for ask in loop.asks]
         if all(_same(first, other) for other in others):
             return first
         asked = " and ".join(f"{ask.opcode} at {ask.pc:#x}" for ask in loop.asks)
         return Running(self.one, False, f"is in a loop that asks {asked}")
-
-    def _sleeps(self) -> bool:
-        return self.one is not None and self.one.base == "NANOSLEEP"
 
     def _asked(self, ask: Instruction, loop: WaitLoop) -> Wait:
         lowest, highest = min(loop.places), max(loop.places)
@@ -376,7 +375,7 @@ class _Standing:
         if loop.otherwise:
             where += "; the loop also ends by a count or a clock"
         stale = self.launch.stale(ask, self.pc, loop)
-        sure = not self._may_be_behind()[0]
+        sure = not self._may_be_behind[0]
         where += self._or_behind()
         match ask.base:
             case "SYNCS":
@@ -388,6 +387,7 @@ class _Standing:
             case _:
                 return self._poll(ask, stale, loop, sure, where)
 
+    @cached_property
     def _may_be_behind(self) -> tuple[dict[Instruction, int], bool]:
         """The named barriers just before its place that it may have issued, and wait for still;
         and whether it may have issued none of them."""
@@ -396,19 +396,19 @@ class _Standing:
             return {}, True
         possible: dict[Instruction, int] = {}
         free = False
-        for way in self.launch.ways(self.pc):
-            for one, steps in way.barriers:
+        for path in self.launch.paths_to(self.pc):
+            for one, steps in path.barriers:
                 guard = 1 if not one.guard else self.registers.operand(one.guard, one.pc)
                 if guard != 0:
                     possible.setdefault(one, steps)
                 if guard == 1:
                     break
             else:
-                free |= way.open
+                free |= path.open
         return possible, free
 
     def _or_behind(self) -> str:
-        bars = " or ".join(f"{one} at {one.pc:#x}" for one in self._may_be_behind()[0])
+        bars = " or ".join(f"{one} at {one.pc:#x}" for one in self._may_be_behind[0])
         return f"; or it still waits for {bars}, just before" if bars else ""
 
     def _awaits(self) -> Wait | None:
@@ -423,7 +423,7 @@ class _Standing:
         where = f"stands {(self.pc - ask.pc) // WIDTH} behind {ask.opcode} at {ask.pc:#x}"
         where += ", whose answer it uses" if used else ", whose answer it does not use yet"
         where += self._or_behind()
-        sure = used and guard == 1 and not self._may_be_behind()[0]
+        sure = used and guard == 1 and not self._may_be_behind[0]
         return self._mbarrier(ask, self.launch.stale(ask, self.pc, None), sure, where)
 
     def _mbarrier(
@@ -500,7 +500,7 @@ class _Standing:
 
     def _behind(self) -> Wait | None:
         """Waits for a named barrier that it has issued some instructions ago."""
-        possible, free = self._may_be_behind()
+        possible, free = self._may_be_behind
         if not possible:
             return None
         said = self.warp.barrier
@@ -540,7 +540,7 @@ class _Standing:
 def _answered(known: _Answers, cta: Cta, warp: Warp, lane: int) -> Wait | None:
     """What a lane waits for, if another one was alike in all that this depends on."""
     for names, by_values in known.items():
-        wait = by_values.get(tuple([held(cta, warp, lane, name) for name in names]))
+        wait = by_values.get(tuple([dumped(cta, warp, lane, name) for name in names]))
         if wait is not None:
             return wait
     return None
@@ -567,8 +567,3 @@ def _width(one: Instruction) -> int:
 
 def _lanes(mask: int | None) -> str:
     return "that are not known" if mask is None else ranges(lanes_of(mask))
-
-
-def standing(dump: CoreDump, grid: Grid, function: Function) -> tuple[Group, ...]:
-    """Where the warps of a launch stand and what they wait for."""
-    return Launch(dump, grid, function).groups

@@ -26,7 +26,7 @@ _WORK = frozenset({
     "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "UGETNEXTWORKID", "ACQBULK", "PREEXIT", "HMMA",
     "IMMA", "DMMA", "EXIT",
 })  # fmt: skip
-#: what hands a value on without a step that counts
+#: instructions that copy a value, and count nothing
 _COPIES = frozenset({
     "MOV", "UMOV", "SEL", "USEL", "FSEL", "SHFL", "PLOP3", "UPLOP3", "VOTE", "VOTEU", "R2UR",
     "ISETP", "UISETP",
@@ -49,10 +49,9 @@ def wait_loops(function: Function) -> dict[int, WaitLoop]:
     bodies = set(_loops(function))
     found: dict[int, WaitLoop] = {}
     for body in sorted(bodies, key=lambda b: (len(b), min(b))):
-        loop = _Loop(function, body).waits()
-        for place in body if loop else ():
-            assert loop is not None
-            found.setdefault(place, loop)
+        if (loop := _Loop(function, body).waits()) is not None:
+            for place in body:
+                found.setdefault(place, loop)
     return found
 
 
@@ -142,19 +141,15 @@ class _Loop:
             outside = [p for p in self.function.successors[one.pc] if p not in self.body]
             if not outside:
                 continue
-            conditions = _conditions(one)
+            conditions = read(one)
             first = self._first_asks(conditions, one.pc)
             if first and self._pure(conditions, one.pc, ()):
                 found |= first
-            elif not all(self._ends_in_trap(place) for place in outside):
+            elif not all(self.function.code[place].base == "BPT" for place in outside):  # a trap
                 otherwise = True
         if not found:
             return None
         return WaitLoop(self.body, tuple(sorted(found, key=lambda i: i.pc)), otherwise)
-
-    def _ends_in_trap(self, place: int) -> bool:
-        one = self.function.code[place]
-        return one.base == "BPT"
 
     def _first_asks(self, registers: frozenset[str], at: int) -> set[Instruction]:
         """What is asked for the values of registers at a place, the last question before it."""
@@ -182,7 +177,7 @@ class _Loop:
                     return False
                 if one.pc in above:
                     around = above[above.index(one.pc) :]
-                    if not all(_hands_on(self.function.code[pc]) for pc in around):
+                    if not all(_copies(self.function.code[pc]) for pc in around):
                         return False
                 elif not self._pure(read(one), one.pc, (*above, one.pc)):
                     return False
@@ -216,10 +211,5 @@ def _works(one: Instruction) -> bool:
     return one.base in _WORK
 
 
-def _hands_on(one: Instruction) -> bool:
+def _copies(one: Instruction) -> bool:
     return one.base in _COPIES or one.opcode.startswith("IMAD.MOV") or asks(one)
-
-
-def _conditions(one: Instruction) -> frozenset[str]:
-    """The predicates by which a branch is taken."""
-    return read(one)
