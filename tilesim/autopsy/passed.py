@@ -127,5 +127,5 @@ class _Rounds:
                 if found[place] + step < found.get(after, 1 << 30):
                     found[after] = found[place] + step
                     (left.append if step else left.appendleft)(after)
-        behind = any(one in self.may for way in self.launch.ways(pc) for one, _ in way.barriers)
+        behind = any(one in self.may for way in self.launch.paths_to(pc) for one, _ in way.barriers)
         return max(0, came - behind)
