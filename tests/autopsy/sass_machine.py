@@ -339,7 +339,8 @@ class Machine:
                 warp = Warp(n, cta)
                 if threads < LANES * (n + 1):
                     warp.live = (1 << threads - LANES * n) - 1
-                warp.registers_held = info.registers or 32
+                # given out in units of 8
+                warp.registers_held = -(-(info.registers or 32) // 8) * 8
                 cta.warps.append(warp)
         for cluster in self.clusters:
             cluster.ctas.sort(key=lambda cta: cta.rank)

@@ -376,6 +376,8 @@ def _bit_function(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) 
                 return int(f"{x:032b}"[::-1], 2)
             case "IABS":
                 return abs(x - (x >> 31 << 32))
+            case "SGXT" if one.modifiers == ("U32",) and isinstance(sources[1], Number):
+                return x & (1 << sources[1].value) - 1
         raise Unsupported(one.opcode)
 
     found = np.array([UNKNOWN if x < 0 else of(int(x)) for x in values], np.int64)

@@ -167,8 +167,37 @@ def test_without_a_cubin_a_text_of_that_name_is_not_verified(
     several = found(find_ptx(bare, environment={"HOME": str(tmp_path)}))
     assert several.text == text  # the other one has another size of shared memory
     assert several.evidence.endswith(
-        "2 texts there have a kernel of this name, the newest is taken"
+        "2 texts there have a kernel of this name, the newest that fits best is taken"
     )
+
+
+def test_a_text_beside_another_cubin_is_of_other_constants(
+    kernel: Loaded, bare: Loaded, text: str, tmp_path: Path
+) -> None:
+    section = kernel.image.section(f".text.{NAME}")
+    assert section is not None
+    changed = bytearray(kernel.image.data)
+    changed[section.offset + 64] ^= 1
+    cached(tmp_path, "aa", text, None)
+    newer = text.replace("mov.u32 	%r46, 4;", "mov.u32 	%r46, 5;")
+    cached(tmp_path, "bb", newer, bytes(changed))
+    both = found(find_ptx(bare, environment={"TRITON_CACHE_DIR": str(tmp_path)}))
+    assert (both.text, both.certain) == (text, False)
+    (tmp_path / "aa" / f"{NAME}.ptx").unlink()
+    alone = found(find_ptx(bare, environment={"TRITON_CACHE_DIR": str(tmp_path)}))
+    assert (alone.text, alone.certain) == (newer, False)
+    assert alone.evidence == (
+        "by its name only: the cubin beside it has other machine code than the dump"
+    )
+
+
+def test_the_cubin_beside_a_file_decides_too(
+    kernel: Loaded, bare: Loaded, text: str, tmp_path: Path
+) -> None:
+    cached(tmp_path, "aa", text, kernel.image.data)
+    one = found(find_ptx(bare, tmp_path / "aa" / f"{NAME}.ptx", environment={}))
+    assert one.certain
+    assert one.evidence == "the cubin beside it has the machine code of the dump"
 
 
 def test_nothing_to_be_found_says_what_to_do(bare: Loaded) -> None:

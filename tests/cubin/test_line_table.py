@@ -7,7 +7,7 @@ import pytest
 from tests.gpu import needs
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image
-from tilesim.cubin.line_table import LineTable
+from tilesim.cubin.line_table import LineTable, counted_on
 
 from . import compiled
 
@@ -133,3 +133,50 @@ def test_a_damaged_table_says_nothing(image: Image) -> None:
             damaged += not table.lines(code, 0)
             assert table.ptx(code, 0) == whole.ptx(code, 0)
     assert damaged
+
+
+#: by line of an embedded PTX: what is left of the comment that begins inline assembly, of `.loc`
+ASSEMBLY = """\
+.visible .entry k()
+
+{
+.reg .pred %p<2>;
+
+bar.sync 0;
+
+
+{
+.reg .pred complete;
+
+waitLoop:
+
+mbarrier.try_wait.parity.b64 complete, [%r1], %r2;
+@!complete bra.uni waitLoop;
+}
+
+
+{
+.reg .b32 one;
+
+mov.b32 one, 1;
+}
+
+{
+.param .b32 param0;
+
+st.param.b32 [param0], %r1;
+call.uni f, (param0);
+}
+ret;
+}
+"""
+
+
+def test_lines_that_are_counted_on_within_assembly() -> None:
+    """From where it begins: at a line break, or at its brace; calls and functions are none."""
+    assert counted_on(ASSEMBLY) == {12: 3, 14: 4, 15: 4, 22: 3}
+    assert counted_on(ASSEMBLY.replace("}\n\n\n{", "}\n\n{"))[21] == 2
+    assert counted_on(ASSEMBLY.replace("complete;\n\nwait", "complete;\nwait")) == {
+        13: 4, 14: 4, 21: 3,
+    }  # fmt: skip
+    assert counted_on("{\n}\n{\n") == {}

@@ -36,6 +36,8 @@ MOST_FILES = 1 << 14
 RESERVED = 1024
 #: variables in shared memory are aligned by at most so many bytes
 _ALIGNED = 1024
+#: of a text that was compiled to something else, with other constants or by another ptxas
+OTHER_CODE = "by its name only: the cubin beside it has other machine code than the dump"
 _ELF = b"\x7fELF"
 _EM_CUDA = 190
 #: what ptxas leaves out of the text that it embeds: comments, positions, sections for debuggers
@@ -167,15 +169,22 @@ def _chosen(kernel: Loaded, every: list[_Candidate]) -> FoundPtx | Missing:
             found.append(judged)
     if not found:
         return Missing("; ".join(wrong[:3]))
-    first = min(found, key=lambda one: len(one.differs))
+    first = min(found, key=_against)
     if len(found) == 1:
         return first
-    several = f"{count(len(found), 'text')} there have a kernel of this name, the newest is taken"
+    alike = sum(_against(one) == _against(first) for one in found)
+    which = "the newest" if alike == len(found) else "the newest that fits best"
+    several = f"{count(len(found), 'text')} there have a kernel of this name, {which} is taken"
     evidence = f"{first.evidence}; {several}"
     return FoundPtx(
         first.text, first.file, first.source, certain=False, evidence=evidence,
         differs=first.differs, module=first.module, entry=first.entry,
     )  # fmt: skip
+
+
+def _against(one: FoundPtx) -> tuple[bool, int]:
+    """How much speaks against a text that is not certain."""
+    return one.evidence == OTHER_CODE, len(one.differs)
 
 
 def _judged(kernel: Loaded, one: _Candidate) -> FoundPtx | Missing:
@@ -220,13 +229,17 @@ def _evidence(kernel: Loaded, one: _Candidate) -> tuple[bool, str]:
         if plain(embedded) == plain(one.text):
             return True, "the cubin in the dump embeds the same text"
         return False, "the cubin in the dump embeds another text"
-    own = kernel.code
+    own, other = kernel.code, False
     for data in one.beside():
         try:
-            if _code(Image(data), kernel.name) in own:
-                return True, "the cubin beside it has the machine code of the dump"
+            code = _code(Image(data), kernel.name)
         except CubinError:
             continue
+        if code in own:
+            return True, "the cubin beside it has the machine code of the dump"
+        other |= code is not None
+    if other:
+        return False, OTHER_CODE
     return False, "by its name, not verified: the dump has nothing to compare it with"
 
 
@@ -295,7 +308,7 @@ def _given(path: Path, name: str, environment: Mapping[str, str]) -> Iterator[_C
     for text, source in _texts(data, str(path)):
         found += 1
         if _has(text, name):
-            yield _Candidate(text, str(path), source, partial(_cubins_in, data))
+            yield _Candidate(text, str(path), source, partial(_cubins_of, path, data))
     if not found:
         raise DumpError(
             f"{path}: there is no PTX in it: compile with -gencode arch=compute_90a,"
@@ -329,8 +342,11 @@ def _texts(data: bytes, place: str) -> Iterator[tuple[str, str]]:
         raise DumpError(f"{place}: {error}") from error
 
 
-def _cubins_in(data: bytes) -> Iterator[bytes]:
-    if data.startswith(_ELF) and int.from_bytes(data[18:20], "little") != _EM_CUDA:
+def _cubins_of(path: Path, data: bytes) -> Iterator[bytes]:
+    """The cubins in a program; the one that lies beside a text."""
+    if not data.startswith(_ELF):
+        yield from _beside(path.with_suffix(".cubin"))
+    elif int.from_bytes(data[18:20], "little") != _EM_CUDA:
         yield from fatbin.cubins_of_program(data)
 
 

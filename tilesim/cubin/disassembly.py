@@ -224,7 +224,26 @@ def _own_lines(
             if part >= 0:
                 of_part[part] = others  # and of the branch back
         found[pc] = replace(one, lines=next(iter(others)) if len(others) == 1 else ())
+    for pc, one in code.items():
+        if one.base == "SYNCS" and "PHASECHK" in one.modifiers:
+            _as_in_its_loop(found, pc, one)
     return found
+
+
+def _as_in_its_loop(found: dict[int, Instruction], pc: int, one: Instruction) -> None:
+    """Gives the first try of a wait, and the branch to its loop, the lines of that: ptxas says that
+    they come from a line before the wait."""
+    for after in range(pc + WIDTH, pc + _NEAR * WIDTH, WIDTH):
+        branch = found.get(after)
+        if branch is None or branch.target is None:
+            continue
+        loop = range(branch.target, branch.target + _NEAR * WIDTH, WIDTH)
+        tries = (found[at] for at in loop if at in found and at > after)
+        same = next((o for o in tries if (o.opcode, o.operands) == (one.opcode, one.operands)), one)
+        if same is not one and same.lines:
+            for place in (pc, after):
+                found[place] = replace(found[place], lines=same.lines)
+        return
 
 
 def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:

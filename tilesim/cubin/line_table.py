@@ -6,6 +6,11 @@
 
 What nvdisasm prints of them (``-gi``) cannot be used: it prints a position when that differs from
 the one before, so of two calls of one function the second is shown as the first.
+
+LLVM, by which Triton makes PTX, counts the lines of inline assembly on from that of the source: the
+loop of a wait would be four lines below its wait. The lines are those where the assembly begins.
+And Triton says that its kernel calls a partition of warps on the line of the kernel's definition:
+that is no call.
 """
 
 from __future__ import annotations
@@ -22,6 +27,11 @@ from tilesim.cubin.sass import SourceLine
 #: rows of a table, and functions that are inlined into one another, at most
 MOST_ROWS = 1 << 20
 MOST_INLINED = 64
+
+#: sources of which LLVM makes PTX with positions within inline assembly; nvcc writes none there
+_PYTHON = ".py"
+#: LLVM puts braces around calls as well, and around functions
+_NO_ASSEMBLY = ("call", "ret")
 
 _ENTRY = struct.Struct("<QQq")
 # instructions of the table
@@ -98,6 +108,7 @@ class LineTable:
         self._image = image
         self._source = self._read(".debug_line")
         self._ptx = self._read(".nv_debug_line_sass")
+        self._counted = counted_on(image.ptx or "") if self._source else {}
 
     def _read(self, name: str) -> _Table:
         try:
@@ -109,8 +120,9 @@ class LineTable:
         """Where the instruction at a place of a section comes from, then the calls that were
         inlined, the outermost last."""
         found: list[SourceLine] = []
+        first = 0
         for files, function in self._source.get(section, ()):
-            row = _row(function, at)
+            row, first = _row(function, at), function.rows[0].line if function.rows else 0
             while row is not None and len(found) < MOST_INLINED:
                 name = files[row.file] if 0 <= row.file < len(files) else ""
                 if name:
@@ -118,6 +130,11 @@ class LineTable:
                 row = function.rows[row.call - 1] if row.call else None
             if found:
                 break
+        if found and found[0].file.endswith(_PYTHON):
+            line = found[0].line - self._counted.get(self.ptx(section, at) or 0, 0)
+            found[0] = SourceLine(found[0].file, max(1, line))
+            if len(found) > 1 and found[-1].line == first:
+                found.pop()
         return tuple(found)
 
     def begins(self, section: int, at: int) -> int | None:
@@ -252,3 +269,40 @@ def _row(function: _Function, at: int) -> _Row | None:
         return None
     number = bisect_right(function.rows, at, key=lambda row: row.at)
     return function.rows[number - 1] if number else None
+
+
+def counted_on(ptx: str) -> dict[int, int]:
+    """By line of an embedded PTX within inline assembly: how many lines LLVM has counted on to it,
+    if it has. Only assembly in braces is known as such.
+
+    ptxas leaves a line empty on which ``.loc`` was, or the comment with which LLVM begins inline
+    assembly. Before the brace that is one; a second one is the line break with which the assembly
+    begins, as Triton's does. Within the braces a ``.loc`` stands before a label, and before an
+    instruction without a guard.
+    """
+    lines = [line.strip() for line in ptx.split("\n")]
+    found: dict[int, int] = {}
+    start = None
+    for number, line in enumerate(lines):
+        if line == "{":
+            start = number
+        elif line == "}" and start is not None:
+            if start > 1 and not lines[start - 1]:
+                found |= _counted(lines, start, number)
+            start = None
+    return found
+
+
+def _counted(lines: Sequence[str], start: int, end: int) -> dict[int, int]:
+    """The same of what stands between two braces."""
+    count, shift = int(not lines[start - 2]), 0
+    found: dict[int, int] = {}
+    for number in range(start + 1, end):
+        if lines[number].startswith(_NO_ASSEMBLY):
+            return {}
+        if lines[number]:
+            count += 1
+            shift = shift if lines[number - 1] else count
+            if shift:
+                found[number + 1] = shift
+    return found
