@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
+from tilesim.autopsy import compare as compare_module
 from tilesim.autopsy.compare import Match, compare
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.find_ptx import FoundPtx, find_ptx, loaded
@@ -478,3 +480,59 @@ def test_barriers_of_one_variable_keep_their_distance(
     )
     made = Rebuilt(Launch("f", (3, 1, 1), (64, 1, 1)), ())
     assert compare(ring.dump, ptx, module, made, groups).kind == kind
+
+
+TRIES = TWO.replace("A:\n", "A:\n    mov.u32 %r3, 0;\nC:\n").replace(
+    "    @!%p bra A;\n",
+    "    @%p bra D;\n    add.s32 %r3, %r3, 1;\n    setp.lt.s32 %p, %r3, 4;\n    @%p bra C;\n"
+    "    bra A;\nD:\n",
+)
+
+
+@pytest.mark.parametrize(("second", "kind"), [(0x408, "same"), (0x410, "open")])
+def test_tries_that_go_on_and_on(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch, second: int, kind: str
+) -> None:
+    """Four tries at a time, in a loop that never ends: no schedule ends in a deadlock."""
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    module = read(TRIES, "f.ptx")
+    ptx = FoundPtx(TRIES, "f.ptx", "", True, "", (), module, module.entries[0])
+    at = Instruction(0, "", "SYNCS", (), ptx=25)
+    groups = ring.groups(
+        *(((n,), MbarrierWait(at, True, "", a, None, 0)) for n, a in enumerate((0x400, second)))
+    )
+    made = Rebuilt(Launch("f", (1, 1, 1), (64, 1, 1)), ())
+    before = process_time()
+    match = compare(ring.dump, ptx, module, made, groups)
+    assert process_time() - before < 20  # of a minute
+    assert match.kind == kind, match
+    assert match.report is not None
+    assert match.report.verdict == "bounded"
+    if kind == "same":
+        assert match.says[0].startswith(
+            "the run of check goes on and on, in tries for mbarriers that nothing completes: "
+        )
+        assert match.finding is not None
+        assert match.finding.rule == "deadlock"
+        assert {p.loc.line for p in match.finding.participants} == {25}
+
+
+def test_ctas_are_compared_with_those_that_stand_otherwise(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of a whole GPU has as many CTAs as the dump."""
+    counted, asked = list[object](), vars(compare_module)["_of_run"]
+
+    def many(machines: Any) -> Any:
+        found = asked(machines)
+        return {n: found[n % len(found)] for n in range(1000)}
+
+    def differences(*given: Any) -> Any:
+        counted.append(given)
+        return before(*given)
+
+    before = vars(compare_module)["_differences"]
+    monkeypatch.setattr("tilesim.autopsy.compare._of_run", many)
+    monkeypatch.setattr("tilesim.autopsy.compare._differences", differences)
+    assert ring.compared(ring.ring(parity=0)).kind == "nearest"
+    assert len(counted) < 50

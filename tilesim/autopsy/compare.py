@@ -56,6 +56,7 @@ from tilesim.records import dataclass, replace
 from tilesim.repair import Wanted
 from tilesim.sim.machine.cta import Cta as RunCta
 from tilesim.sim.machine.divergence import Arrival
+from tilesim.sim.machine.errors import TOO_LONG
 from tilesim.sim.machine.machine import Machine, TimeIsUp, TooLarge
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -72,7 +73,9 @@ TIME_LIMIT = 60.0
 #: other schedules that are run to find one that ends as the dump does
 _SCHEDULES = 24
 #: clusters of them, scheduling points of each, seconds of all
-_CLUSTERS, _POINTS, _SECONDS = 4, 200_000, 10.0
+_CLUSTERS, _POINTS, _SECONDS = 4, 50_000, 3.0
+#: after how many rounds of tries in which no mbarrier changes a run that goes on trying hangs
+_ROUNDS = 64
 #: differences that are said, and CTAs that are named
 _MOST_SAID = 8
 
@@ -470,14 +473,32 @@ class _Hang(NamedTuple):
     loops: _Loops
 
 
+def _different(here: Mapping[int, _Here]) -> list[int]:
+    """The first of the CTAs of a run that stand in the same way, for each way: there may be as many
+    as in the dump, and to compare each with each takes minutes."""
+    found: dict[object, int] = {}
+    for number, cta in sorted(here.items()):
+        stands = frozenset(
+            (warp, tuple(one._replace(said="") for one in own)) for warp, own in cta.stands.items()
+        )
+        states = frozenset(
+            (variable, address, state)
+            for variable, some in cta.barriers.items()
+            for address, (_, state) in some.items()
+        )
+        found.setdefault((stands, states), number)
+    return [*found.values()]
+
+
 def _compared(hang: _Hang, here: Mapping[int, _Here]) -> _Compared:
     """Each CTA of a dump beside the CTA of a run that is nearest to it, itself if it is."""
     places = _Places(hang.loops)
     differences: dict[Cta, list[_Difference]] = {}
     counterparts: dict[Cta, int] = {}
+    firsts = _different(here)
     for cta, own in hang.ctas.items():
         best: tuple[int, _Places] | None = None
-        for number in sorted(here, key=lambda n: (n != cta.number, n)):
+        for number in dict.fromkeys((*(n for n in (cta.number,) if n in here), *firsts)):
             tried = places.tried()
             found = _differences(own, here[number], tried)
             if best is None or len(found) < len(differences[cta]):
@@ -585,6 +606,10 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
         return _failed(report, rebuilt, other)
     if report.verdict == "unsupported":
         return Match("none", (f"the kernel cannot be checked: {_why(report)}",), report=report)
+    endless = _endless(mir, hang, until) if TOO_LONG in report.reasons else None
+    if endless is not None and not endless.distance:
+        match = _same_hang(hang, endless, report)
+        return replace(match, says=(_TRIES, *match.says[1:]))
     other = _other_schedule(mir, hang, None, until)
     if other is not None:
         return _nearest(other, report) if other.distance else _same_hang(hang, other, report)
@@ -636,6 +661,33 @@ def _failed(report: Report, rebuilt: Rebuilt, other: _Compared | None) -> Match:
 
 def _why(report: Report) -> str:
     return "; ".join(report.reasons) or "; ".join(f.message for f in report.findings) or "?"
+
+
+#: instead of what is said of a deadlock
+_TRIES = (
+    "the run of check goes on and on, in tries for mbarriers that nothing completes: the same "
+    f"warps wait for the same as in the dump, and {_ROUNDS} rounds of tries change nothing"
+)
+
+
+def _endless(mir: Mir, hang: _Hang, until: float) -> _Compared | None:
+    """The timed run, as it stands when tries for mbarriers bring nothing any more, beside the
+    dump; None if it does not come to that."""
+    simulation = Simulation(mir, numbers=False, strict="practice")
+    machines: list[Machine] = []
+    simulation.watches = machines.append
+    deadline = min(until, monotonic() + _SECONDS)
+    simulation.set_options(deadline=deadline, rounds=_ROUNDS)
+    clusters = [*range(min(simulation.groups, _CLUSTERS))]
+    try:
+        with simulation.shortly(_POINTS):
+            run = simulation.run({}, lambda cluster: None, clusters)
+    except (Interrupted, TimeIsUp, TooLarge):
+        if monotonic() < deadline:
+            raise  # by the user
+        return None
+    here = _of_run(machines)
+    return _compared(hang, here)._replace(findings=run.findings) if here else None
 
 
 def _other_schedule(

@@ -70,6 +70,10 @@ class CutOff(Exception):
     """A run cannot go on, and that is no mistake of the kernel; the message says why."""
 
 
+#: the message of one that goes on and on
+TOO_LONG = "the run was cut off at the step limit"
+
+
 class NotKnown(CutOff):
     """It needs a value that is not known: of what comes behind, nothing is known either."""
 

@@ -49,7 +49,9 @@ class Options:
     ``max_steps`` bounds scheduling points of one run, ``deadline`` the time; ``patience``, in warp
     instructions, is for callers that know another way if a run takes long: those that are skipped
     count as well, so that what they do then does not depend on what is skipped. A run stops
-    after ``most_findings`` different findings.
+    after ``most_findings`` different findings. ``rounds``: how often all suspended try_waits may
+    give up while no mbarrier changes, before the run counts as one that has come to a halt; None:
+    as often as steps allow.
     """
 
     ptx: bool = False
@@ -62,6 +64,7 @@ class Options:
     #: when to stop, in seconds of `time.monotonic`
     deadline: float | None = None
     patience: int | None = None
+    rounds: int | None = None
     most_findings: int = 20
     #: what every byte of shared memory holds at the start
     garbage: int = 0
@@ -111,6 +114,8 @@ class Core:
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0
+        #: what the mbarriers were when suspended try_waits gave up last, and how often since then
+        self.given_up: tuple[object, int] = (None, 0)
 
     def wake(self, warp: AgentLike) -> None:
         """Makes a parked warp runnable."""

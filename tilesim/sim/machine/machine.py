@@ -34,6 +34,7 @@ from tilesim.sim.machine.async_groups import (
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, LaunchControl, place_tmem
 from tilesim.sim.machine.errors import (
     FAULTS,
+    TOO_LONG,
     BarrierError,
     CutOff,
     NotKnown,
@@ -418,7 +419,7 @@ class Machine(Core):
         """A scheduling point: ``warp`` goes on after ``cost`` cycles, or when chosen."""
         self.steps += 1
         if self.steps > self.options.max_steps:
-            raise CutOff("the run was cut off at the step limit")
+            raise CutOff(TOO_LONG)
         if not self.steps % _STEPS_PER_LOOK:
             self.look_at_clock()
         if self.races.crowded_tables:

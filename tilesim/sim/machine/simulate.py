@@ -105,6 +105,8 @@ def _admit_draw(machine: Machine) -> bool:
 
 def _release_pollers(machine: Machine) -> bool:
     """At quiescence a suspended try_wait gives up once; True if a warp was woken."""
+    if machine.options.rounds is not None and _brings_nothing(machine, machine.options.rounds):
+        return False
     woken = False
     for warp in (*machine.warps, *machine.split_groups):
         polled = warp.polled
@@ -114,6 +116,16 @@ def _release_pollers(machine: Machine) -> bool:
             machine.wake(warp)
             woken = True
     return woken
+
+
+def _brings_nothing(machine: Machine, rounds: int) -> bool:
+    """Whether no mbarrier has changed in so many rounds in which try_waits have given up."""
+    state = tuple(
+        (one.phase, one.pending, one.tx) for cta in machine.ctas for one in cta.mbarriers.values()
+    )
+    before, times = machine.given_up
+    machine.given_up = state, times + 1 if state == before else 0
+    return machine.given_up[1] >= rounds
 
 
 # ------------------------------------------------------------------ one run of a program

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.parallel import DIES, NotData, packed, processes, unpacked, work
 from tilesim.records import dataclass
+from tilesim.sim.machine.errors import TOO_LONG
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
 from tilesim.sim.machine.simulate import Run, Simulation
@@ -27,6 +28,8 @@ _LEAST, _EFFORT = 4, 10_000
 #: scheduling points after which a schedule by chance is cut off that goes on and on, and times the
 #: instructions of the timed run, if that is more
 _POINTS, _TIMES = 200_000, 20
+#: scheduling points of such a schedule where the timed one does not end either
+_ENDLESS = 20_000
 #: schedules that a worker process runs at a time
 _BATCH = 8
 
@@ -55,9 +58,12 @@ def worthwhile(schedules: int, first: Run, violations: list[Violation]) -> int:
     is left open is nothing that they decide.
 
     A number that is not known, an order that no move of the machine shows: others may still fail
-    by something else, in what the timed one did not come to; but they cost as much as it did.
+    by something else, in what the timed one did not come to; but they cost as much as it did. Where
+    the timed one does not end, those by chance hardly do.
     """
     told = any(o.nondeterminism and o.explorable for o in first.outcomes)
+    if _endless(first):
+        return min(schedules, _LEAST)
     if told or violations:
         return schedules
     cost = first.stats.instructions + first.stats.by_parts
@@ -67,7 +73,15 @@ def worthwhile(schedules: int, first: Run, violations: list[Violation]) -> int:
 def longest(first: Run) -> int:
     """After how many scheduling points schedules by chance are cut off, which may never end where
     the timed one does: a warp that looks at a clock may have come too late."""
+    if _endless(first):
+        return _ENDLESS
     return max(_POINTS, _TIMES * first.stats.instructions)
+
+
+def _endless(first: Run) -> bool:
+    """Whether the timed run was cut off as it went on and on, mostly in tries for what never comes:
+    its instructions say nothing of how long others have to be."""
+    return any(outcome.cut_off == TOO_LONG for outcome in first.outcomes)
 
 
 def sampled(attempt: int, seed: int) -> Schedule:
