@@ -25,7 +25,7 @@ from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Function, Module, PtxError
-from tilesim.records import dataclass, field
+from tilesim.records import dataclass, field, replace
 from tilesim.wording import count
 
 #: bytes of a file with PTX or with a cubin, and of a program, at most
@@ -175,11 +175,7 @@ def _chosen(kernel: Loaded, every: list[_Candidate]) -> FoundPtx | Missing:
     alike = sum(_against(one) == _against(first) for one in found)
     which = "the newest" if alike == len(found) else "the newest that fits best"
     several = f"{count(len(found), 'text')} there have a kernel of this name, {which} is taken"
-    evidence = f"{first.evidence}; {several}"
-    return FoundPtx(
-        first.text, first.file, first.source, certain=False, evidence=evidence,
-        differs=first.differs, module=first.module, entry=first.entry,
-    )  # fmt: skip
+    return replace(first, evidence=f"{first.evidence}; {several}")
 
 
 def _against(one: FoundPtx) -> tuple[bool, int]:

@@ -128,7 +128,7 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
     launch = Launch(
         entry.name, grid.grid, grid.block, grid.cluster if all(grid.cluster) else UNSAID, dynamic,
         min(grid.registers, most[0]) if most else grid.registers or None,
-        cooperative=cooperative, params=tuple(map(_sized, params)), about=f"as in {dump.path.name}",
+        cooperative=cooperative, params=_changed(params, _sized), about=f"as in {dump.path.name}",
     )  # fmt: skip
     return Rebuilt(launch, tuple(assumed), dict(_addresses(params, where, data)))
 
@@ -219,35 +219,35 @@ def _used_as_addresses(entry: Function, where: Sequence[tuple[int, int]]) -> Ite
     for formal in entry.params:
         if formal.pointer is not None:
             yield starts[formal.name]
-    held: dict[str, int] = {}
+    loaded: dict[str, int] = {}
     for step in entry.body.code if entry.body else ():
         match step.base, step.operands:
             case "ld", (to, Address(Name(text), offset)) if text in starts:
                 into = to.items if isinstance(to, Vector) else (to,)
                 for number, one in enumerate(into):
                     if isinstance(one, Name):
-                        held[one.text] = starts[text] + offset + _POINTER * number
-            case "cvta", (Name(to), Name(text)) if text in held:
-                held[to] = held[text]
+                        loaded[one.text] = starts[text] + offset + _POINTER * number
+            case "cvta", (Name(to), Name(text)) if text in loaded:
+                loaded[to] = loaded[text]
                 if "global" in step.qualifiers:
-                    yield held[text]
+                    yield loaded[text]
             case (("mov" | "add" | "sub" | "mad"), (Name(to), *values)):
                 # a sum of one of them and something else; what is multiplied is no address
                 sums = values[-1:] if step.base == "mad" else values
-                of = {held[v.text] for v in sums if isinstance(v, Name) and v.text in held}
-                held.pop(to, None)
+                of = {loaded[v.text] for v in sums if isinstance(v, Name) and v.text in loaded}
+                loaded.pop(to, None)
                 if len(of) == 1:
-                    held[to] = of.pop()
+                    loaded[to] = of.pop()
             case _:
                 for operand in step.operands:
                     match operand:
-                        case Address(Name(text)) if text in held:
-                            yield held[text]
+                        case Address(Name(text)) if text in loaded:
+                            yield loaded[text]
                         case _:
                             pass
                 match step.operands:
                     case (Name(to), *_):
-                        held.pop(to, None)
+                        loaded.pop(to, None)
                     case _:
                         pass
 
@@ -267,16 +267,29 @@ def pointers(params: Iterable[Parameter]) -> Iterator[Pointer]:
                 pass
 
 
-def _sized(one: Parameter) -> Parameter:
-    """A parameter in which each buffer has a size."""
+def _changed(
+    params: Iterable[Parameter], change: Callable[[Pointer | Map], Pointer | Map]
+) -> tuple[Parameter, ...]:
+    """Parameters with their pointers and maps changed, those inside of structs too."""
+    return tuple(_changed_one(one, change) for one in params)
+
+
+def _changed_one(one: Parameter, change: Callable[[Pointer | Map], Pointer | Map]) -> Parameter:
     match one:
-        case Pointer(bytes=None):
-            return replace(one, bytes=ASSUMED_BYTES)
+        case Pointer() | Map():
+            return change(one)
         case Struct():
-            fields = (replace(field, value=_sized(field.value)) for field in one.fields)
+            fields = (replace(f, value=_changed_one(f.value, change)) for f in one.fields)
             return replace(one, fields=tuple(fields))
         case _:
             return one
+
+
+def _sized(one: Pointer | Map) -> Pointer | Map:
+    """A buffer with a size, which is taken for granted if it is not known."""
+    if isinstance(one, Pointer) and one.bytes is None:
+        return replace(one, bytes=ASSUMED_BYTES)
+    return one
 
 
 def _addresses(
@@ -286,8 +299,8 @@ def _addresses(
     for one, (at, _) in zip(params, where, strict=True):
         match one:
             case Pointer() | Map():
-                held = int.from_bytes(data[at : at + _POINTER], "little")
-                yield one.name, held - one.offset
+                address = int.from_bytes(data[at : at + _POINTER], "little")
+                yield one.name, address - one.offset
             case Struct():
                 inner = ((at + field.offset, 0) for field in one.fields)
                 yield from _addresses([field.value for field in one.fields], inner, data)
@@ -316,21 +329,26 @@ def _dynamic_shared(
 
 
 def with_contents(
-    rebuilt: Rebuilt, dump: CoreDump, written: Set[str], held: Callable[[str], bool]
+    rebuilt: Rebuilt, dump: CoreDump, written: Set[str], steers: Callable[[str], bool]
 ) -> Rebuilt:
     """The launch with what its buffers hold in the dump, of those that the kernel never writes
-    (``written`` names the others): they hold it since the kernel has begun. ``held``: what a buffer
-    holds steers the kernel."""
+    (``written`` names the others): they hold it since the kernel has begun. ``steers``: what a
+    buffer holds steers the kernel."""
     launch, found = rebuilt.launch, dict[str, Contents]()
-    large = {p.name for p in pointers(launch.params) if p.bytes == ASSUMED_BYTES and held(p.name)}
+    large = {p.name for p in pointers(launch.params) if p.bytes == ASSUMED_BYTES and steers(p.name)}
     for name, start in rebuilt.addresses.items():
-        data = b"" if name in written or not held(name) else _held(dump, start)
+        data = b"" if name in written or not steers(name) else _contents_at(dump, start)
         if data:
             words = (data[at : at + 4] for at in range(0, len(data) - 3, 4))
             found[name] = Contents("u32", tuple(int.from_bytes(w, "little") for w in words))
     if not found and not large:
         return rebuilt
-    params = (_limited(one, large) for one in launch.params)
+
+    def given(one: Pointer | Map) -> Pointer | Map:
+        if isinstance(one, Pointer) and one.name in large:
+            one = replace(one, bytes=ASSUMED_HELD)
+        return _given(one, found)
+
     assumed = rebuilt.assumed
     if found:
         text = (
@@ -338,49 +356,26 @@ def with_contents(
             "writes to it"
         )
         assumed = (*assumed, Assumed("contents", text))
-    given = tuple(_given(one, found) for one in params)
-    return replace(rebuilt, launch=replace(launch, params=given), assumed=assumed)
-
-
-def _limited(one: Parameter, large: Set[str]) -> Parameter:
-    match one:
-        case Pointer(name=name) if name in large:
-            return replace(one, bytes=ASSUMED_HELD)
-        case Struct():
-            fields = (replace(field, value=_limited(field.value, large)) for field in one.fields)
-            return replace(one, fields=tuple(fields))
-        case _:
-            return one
+    params = _changed(launch.params, given)
+    return replace(rebuilt, launch=replace(launch, params=params), assumed=assumed)
 
 
 def with_maps_apart(rebuilt: Rebuilt) -> Rebuilt:
     """The launch with a buffer for each tensor map, where maps see one buffer in different ways,
     which no launch description can say."""
-    number, params = count(1), list[Parameter]()
-    for one in rebuilt.launch.params:
-        match one:
-            case Map():
-                params.append(_of_its_own(one, next(number)))
-            case Struct():
-                fields = (
-                    replace(f, value=_of_its_own(f.value, next(number)))
-                    if isinstance(f.value, Map)
-                    else f
-                    for f in one.fields
-                )
-                params.append(replace(one, fields=tuple(fields)))
-            case _:
-                params.append(one)
+    numbers = count(1)
+
+    def apart(one: Pointer | Map) -> Pointer | Map:
+        is_map = isinstance(one, Map)
+        return replace(one, name=f"map{next(numbers)}", offset=0) if is_map else one
+
+    params = _changed(rebuilt.launch.params, apart)
     text = "tensor maps that see one buffer in different ways are taken to see different ones"
     return replace(
         rebuilt,
-        launch=replace(rebuilt.launch, params=tuple(params)),
+        launch=replace(rebuilt.launch, params=params),
         assumed=(*rebuilt.assumed, Assumed("maps", text)),
     )
-
-
-def _of_its_own(one: Map, number: int) -> Map:
-    return replace(one, name=f"map{number}", offset=0)
 
 
 def with_zeros(rebuilt: Rebuilt) -> Rebuilt:
@@ -388,7 +383,8 @@ def with_zeros(rebuilt: Rebuilt) -> Rebuilt:
     counters and locks that kernels wait for begin so, most often."""
     zeros = Contents("u32", (0,) * (MOST_CONTENTS // 4))
     bare = sorted({p.name for p in pointers(rebuilt.launch.params) if p.contents is None})
-    params = tuple(_given(one, dict.fromkeys(bare, zeros)) for one in rebuilt.launch.params)
+    found = dict.fromkeys(bare, zeros)
+    params = _changed(rebuilt.launch.params, lambda one: _given(one, found))
     text = f"what {', '.join(bare)} held at the start is not in the dump: zeros"
     return replace(
         rebuilt,
@@ -397,7 +393,7 @@ def with_zeros(rebuilt: Rebuilt) -> Rebuilt:
     )
 
 
-def _held(dump: CoreDump, start: int) -> bytes:
+def _contents_at(dump: CoreDump, start: int) -> bytes:
     """What global memory holds from an address on, as far as it is in the dump."""
     for memory in dump.memory:
         at = start - memory.address
@@ -406,14 +402,10 @@ def _held(dump: CoreDump, start: int) -> bytes:
     return b""
 
 
-def _given(one: Parameter, found: Mapping[str, Contents]) -> Parameter:
-    match one:
-        case Pointer(name=name) if name in found:
-            values = found[name].values
-            room = len(values) if one.bytes is None else one.bytes // 4
-            return replace(one, contents=replace(found[name], values=values[:room]))
-        case Struct():
-            fields = (replace(field, value=_given(field.value, found)) for field in one.fields)
-            return replace(one, fields=tuple(fields))
-        case _:
-            return one
+def _given(one: Pointer | Map, found: Mapping[str, Contents]) -> Pointer | Map:
+    """A buffer with its contents, if it has a name of those found."""
+    if not isinstance(one, Pointer) or one.name not in found:
+        return one
+    values = found[one.name].values
+    room = len(values) if one.bytes is None else one.bytes // 4
+    return replace(one, contents=replace(found[one.name], values=values[:room]))

@@ -76,10 +76,7 @@ def _lines(found: Autopsy, style: Style) -> Iterator[str]:
     said = [*facts(found)]
     if said:
         yield ""
-    previous = ""
-    for label, text in said:
-        yield from _field("" if label == previous else label, text, style)
-        previous = label
+    yield from _fields(said, style)
 
 
 def facts(found: Autopsy) -> Iterator[tuple[str, str]]:
@@ -106,15 +103,20 @@ def _field(label: str, text: str, style: Style, hang: int = 0) -> Iterator[str]:
     return field(label, printable(text, ""), style, indent=2, hang=hang)
 
 
+def _fields(rows: Iterable[tuple[str, str]], style: Style) -> Iterator[str]:
+    """Texts, each with its label where that is another than the one before."""
+    previous = ""
+    for label, text in rows:
+        yield from _field("" if label == previous else label, text, style)
+        previous = label
+
+
 # ---------------------------------------------------------------------- a launch
 
 
 def _launch(found: Autopsy, launch: Launched, style: Style) -> Iterator[str]:
     yield from headline(found, launch, style)
-    previous = ""
-    for label, text in room(found, launch):
-        yield from _field("" if label == previous else label, text, style)
-        previous = label
+    yield from _fields(room(found, launch), style)
     match = launch.diagnosis and launch.diagnosis.match
     if match:
         yield ""
@@ -228,12 +230,12 @@ def room(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
         return
     device = launch.device
     if launch.ctas:
-        yield "resident", f"{_held(launch)}; {needs(launch)}"
+        yield "resident", f"{_resident(launch)}; {needs(launch)}"
     elif launch.kernel is not None:
         yield "needs", needs(launch)
     others = [o for o in found.launches if o.device == device and o.ctas and o is not launch]
     for other in others:
-        yield "held", f"{name(other)}: {_held(other)}; {needs(other)}"
+        yield "held", f"{name(other)}: {_resident(other)}; {needs(other)}"
     if launch.ctas:
         yield "", "whether the other CTAs have ended or have not begun is not in the dump"
     elif others:
@@ -242,7 +244,7 @@ def room(found: Autopsy, launch: Launched) -> Iterator[tuple[str, str]]:
         yield "held", "no other kernel runs on its device"
 
 
-def _held(launch: Launched) -> str:
+def _resident(launch: Launched) -> str:
     """``264 CTAs on 132 of 132 SMs, at most 2 on one``."""
     on = Counter(cta.sm for cta in launch.ctas)
     most = f", at most {max(on.values())} on one" if len(on) < len(launch.ctas) else ""
@@ -369,14 +371,14 @@ def _supplies(entry: Entry, launch: Launched) -> Iterator[str]:
         stands = where(supply.groups[0], launch)
         key = (supply.instructions, supply.certain, type(supply.groups[0].wait), stands)
         together.setdefault(key, []).append(supply)
-    for alike in together.values():
-        groups = [g for supply in alike for g in supply.groups]
+    for supplies in together.values():
+        groups = [g for supply in supplies for g in supply.groups]
         ctas = {g.cta.number: g.cta for g in groups}
         own = list(ctas.values()) == [entry.groups[0].cta]
         of = "" if own else f" of {_ctas(sorted(ctas))}"
         has, subject = ("have", "they") if _several(groups) else ("has", "it")
-        what = _RELEASES.get(type(entry.wait), _ANYTHING)[not alike[0].certain]
-        at = ", ".join(dict.fromkeys(place(i) for i in alike[0].instructions))
+        what = _RELEASES.get(type(entry.wait), _ANYTHING)[not supplies[0].certain]
+        at = ", ".join(dict.fromkeys(place(i) for i in supplies[0].instructions))
         does = _named(doing(groups), launch)
         if len({str(g.wait) for g in groups}) > 1:
             does = f"{does.partition(' ')[0]} at {where(groups[0], launch)}"

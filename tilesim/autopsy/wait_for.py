@@ -149,9 +149,9 @@ class _Graph:
                 one = group.wait.instruction
                 key = str(group.wait), None if one is None else one.pc
                 together.setdefault(key, []).append(group)
-            for alike in together.values():
-                weakest = min((g.wait for g in alike), key=lambda w: w.certain)
-                found.append(self._explained(_CtaWait(cta, weakest, alike)))
+            for members in together.values():
+                weakest = min((g.wait for g in members), key=lambda w: w.certain)
+                found.append(self._explained(_CtaWait(cta, weakest, members)))
         return found
 
     def _explained(self, waiting: _CtaWait) -> _CtaWait:
@@ -213,8 +213,8 @@ class _Graph:
                 part = self._subgroup(group, tuple(warps))
                 together.setdefault(key, ([], ahead, sure))[0].append(part)
         found = [
-            Supply(tuple(alike), ahead, certain, is_wait(alike[0].wait))
-            for alike, ahead, certain in together.values()
+            Supply(tuple(members), ahead, certain, is_wait(members[0].wait))
+            for members, ahead, certain in together.values()
         ]
         return sorted(found, key=lambda supply: not supply.certain)
 
@@ -442,12 +442,12 @@ class _Graph:
             together.setdefault(key, []).append(one)
         return [
             Entry(
-                tuple(group for one in alike for group in one.groups), alike[0].wait,
-                (*_differing_words([one.wait for one in alike]), *alike[0].state), alike[0].passing,
-                tuple(alike[0].supplies), tuple(dict.fromkeys(one.cta.number for one in alike)),
-                alike[0].mbarrier, alike[0].initialised,
+                tuple(group for one in same for group in one.groups), same[0].wait,
+                (*_differing_words([one.wait for one in same]), *same[0].state), same[0].passing,
+                tuple(same[0].supplies), tuple(dict.fromkeys(one.cta.number for one in same)),
+                same[0].mbarrier, same[0].initialised,
             )
-            for alike in together.values()
+            for same in together.values()
         ]  # fmt: skip
 
     def cycle(self) -> tuple[Group, ...]:
