@@ -51,7 +51,7 @@ _Values = frozenset[int] | None
 _Answers = dict[tuple[str, ...], dict[tuple[_Values, ...], Collection[int] | None]]
 
 
-class _Part:
+class _Threads:
     """A warp of a group: what is known of its threads from where they stand on.
 
     ``reached`` are the places ahead, ``writes`` what is written there: other registers stay as
@@ -105,7 +105,7 @@ class Ahead:
         self._reached: dict[int, frozenset[int]] = {}
         self._of: dict[tuple[int, Kind], tuple[Instruction, ...]] = {}
         self._writes: dict[int, frozenset[str]] = {}
-        self._parts: dict[tuple[int, int], _Part] = {}
+        self._threads_of: dict[tuple[int, int], _Threads] = {}
         self._answers: dict[tuple[int, int, bool], _Answers] = {}
 
     @cached_property
@@ -166,14 +166,14 @@ class Ahead:
         ahead of it writes. A group in a function that the kernel calls comes back to any place."""
         if group.pc not in self.launch.function.code:
             return (), self._kinds.get(kind, ())
-        part = self._part(group, warp)
+        threads = self._threads(group, warp)
         certain: list[Instruction] = []
         possible: list[Instruction] = []
         for one in self._ahead(group.pc, kind):
             if names is None:
-                named: bool | None = self._comes(one, part)
+                named: bool | None = self._can_come(one, threads)
             else:
-                named = self._names(one, kind, part, names)
+                named = self._names(one, kind, threads, names)
             if named is None:
                 possible.append(one)
             elif named:
@@ -192,17 +192,17 @@ class Ahead:
             self._reached[pc] = self.launch.function.reached([pc])
         return self._reached[pc]
 
-    def _names(self, one: Instruction, kind: Kind, part: _Part, names: Names) -> bool | None:
+    def _names(self, one: Instruction, kind: Kind, threads: _Threads, names: Names) -> bool | None:
         """Whether an instruction names what is waited for; None: that is not known."""
         if kind in ("named", "bar.arrive"):
             number = self.number(one)
-            if number not in (None, names.address) or not self._comes(one, part):
+            if number not in (None, names.address) or not self._can_come(one, threads):
                 return False
             return None if number is None else True
-        cta, far = part.group.cta, _reaches_peers(one)
+        cta, far = threads.group.cta, _reaches_peers(one)
         if cta is not names.owner and not far:
             return False
-        known = self._asked(one, part)
+        known = self._addresses(one, threads)
         if known is None:
             return None
         found = [place for place in known if self._hits(place & _SHARED_MASK, one, names)]
@@ -221,27 +221,27 @@ class Ahead:
 
     # ------------------------------------------------------------------ values
 
-    def _comes(self, one: Instruction, part: _Part) -> bool:
+    def _can_come(self, one: Instruction, threads: _Threads) -> bool:
         """Whether a warp can come to an instruction, as far as it is known."""
-        return self._asked(one, part, nothing=True) != frozenset()
+        return self._addresses(one, threads, nothing=True) != frozenset()
 
-    def _asked(
-        self, one: Instruction, part: _Part, *, nothing: bool = False
+    def _addresses(
+        self, one: Instruction, threads: _Threads, *, nothing: bool = False
     ) -> Collection[int] | None:
         """The shared addresses that an instruction can name in a warp, or ``nothing`` of them;
         empty if the warp cannot come to it, None if they are not known.
 
         Bits 24 and up are the rank of the CTA whose memory it is.
         """
-        answers = self._answers.setdefault((part.group.pc, one.pc, nothing), {})
+        answers = self._answers.setdefault((threads.group.pc, one.pc, nothing), {})
         for names, by_values in answers.items():
-            values = tuple([part.value(name) for name in names])
+            values = tuple([threads.value(name) for name in names])
             if values in by_values:
                 return by_values[values]
-        if part.values is None:
-            part.values = ValueSets(self.launch.function, part.known)
-        found = self._find(one, part.values, nothing)
-        answers.setdefault(tuple(part.used), {})[tuple(part.used.values())] = found
+        if threads.values is None:
+            threads.values = ValueSets(self.launch.function, threads.known)
+        found = self._find(one, threads.values, nothing)
+        answers.setdefault(tuple(threads.used), {})[tuple(threads.used.values())] = found
         return found
 
     def _find(self, one: Instruction, values: ValueSets, nothing: bool) -> Collection[int] | None:
@@ -255,17 +255,17 @@ class Ahead:
         parts = [read(name) for name, _ in memory.registers]
         return values.term(Term("add", (*parts, constant(memory.offset))), one.pc)
 
-    def _part(self, group: Group, warp: int) -> _Part:
+    def _threads(self, group: Group, warp: int) -> _Threads:
         key = id(group), warp
-        if key not in self._parts:
+        if key not in self._threads_of:
             if group.pc not in self._writes:
                 code = self.launch.function.code
                 writes = (written(code[pc]) for pc in self._from(group.pc))
                 self._writes[group.pc] = frozenset(name for names in writes for name in names)
-            self._parts[key] = _Part(
+            self._threads_of[key] = _Threads(
                 self.launch, group, warp, self._from(group.pc), self._writes[group.pc]
             )
-        return self._parts[key]
+        return self._threads_of[key]
 
     @cached_property
     def _values(self) -> ValueSets:

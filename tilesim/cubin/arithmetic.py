@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from tilesim.cubin.operands import WORD, Constant, Immediate, Other, Register, half, parse
+from tilesim.cubin.operands import (
+    WORD,
+    Constant,
+    Immediate,
+    Other,
+    Register,
+    following,
+    half,
+    parse,
+)
 from tilesim.cubin.sass import Instruction
 
 
@@ -375,16 +384,6 @@ def _read_special_pair(
     return read(operands[1]) if "32" in modifiers and operands[0] == register else None
 
 
-def _next(register: str, to: str) -> bool:
-    """Whether a register is the one behind another."""
-    return (
-        register[:2].rstrip("0123456789") == to[:2].rstrip("0123456789")
-        and register.lstrip("UR").isdecimal()
-        and to.lstrip("UR").isdecimal()
-        and int(register.lstrip("UR")) == int(to.lstrip("UR")) + 1
-    )
-
-
 def _load_constant(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     one = parse(operands[1])
     if not isinstance(one, Constant) or one.register or modifiers - {"64", "128", "32"}:
@@ -414,11 +413,10 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
         if isinstance(pair, Register) and pair.name not in ("RZ", "URZ"):
             if pair.sign:
                 return None
-            kind = pair.name.rstrip("0123456789")
-            high = read(f"{kind}{int(pair.name.removeprefix(kind)) + 1}")
+            high = read(following(pair.name, 2)[1])
         elif c != high:
             return None
-        if "HI" in modifiers or _next(register, first):
+        if "HI" in modifiers or register in following(first, 2)[1:]:
             return Term("high" if "U32" in modifiers else "high_signed", (a, b, c, high))
     if register != first:
         return None
