@@ -166,6 +166,23 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
   y[t] = 1;
 }
 
+//// mbarrier, sleeps in a loop of its own: threads=64
+extern "C" __global__ void __launch_bounds__(64) f(const u32 *x, u32 *y, int n) {
+  __shared__ u64 bar, other;
+  const int t = threadIdx.x;
+  if (t == 0) { init(&bar, 2); init(&other, 3); fence_init(); }
+  __syncthreads();
+  if (t < 32) {
+    u32 done = 0;
+    while (!done) { done = look(&bar, 0); if (!done) __nanosleep(64); }
+  } else {
+    if (t == 32) arrive(&bar);
+    asm volatile("{.reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra AGAIN;}"
+                 ::"r"(at(&other)), "r"(0) : "memory");
+  }
+  y[t] = 1;
+}
+
 //// mbarrier, one waits for the other
 extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
   __shared__ alignas(128) u32 buf[1024];

@@ -440,12 +440,12 @@ def _constant(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> N
 
 @_opcode("R2UR")
 def _to_uniform(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
-    *equal, result, source = _operands(one)[:3]
+    *others, result, source = _operands(one)[:3]
     values = np.broadcast_to(m.value(w, source), LANES)
     m.set(w, result, values, guard)
-    if equal and guard:  # the lanes that have the value which is taken
+    if others and guard:  # the lanes that have another value than the one which is taken
         first = values[lanes_of(guard)[0]]
-        m.set(w, equal[0], np.where((values < 0) | (first < 0), UNKNOWN, values == first), guard)
+        m.set(w, others[0], np.where((values < 0) | (first < 0), UNKNOWN, values != first), guard)
 
 
 @_opcode("SHFL")

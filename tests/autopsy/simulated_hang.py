@@ -80,16 +80,18 @@ class Kernel:
         return number // 10, number % 10
 
 
-def compiled(text: str, arch: str = "sm_90a", *, lines: bool = True) -> bytes:
-    """The cubin that NVRTC makes of CUDA C++; ``lines``: with ``-lineinfo``.
+def compiled(
+    text: str, arch: str = "sm_90a", *, lines: bool = True, options: Sequence[str] = ()
+) -> bytes:
+    """The cubin that NVRTC makes of CUDA C++; ``lines``: with ``-lineinfo``; ``options``: others.
 
     Raises:
         Unsupported: it does not compile.
     """
     nvrtc: Any = import_module("cuda.bindings.nvrtc")
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", 0, [], [])
-    options = [f"--gpu-architecture={arch}", "-std=c++17", "--fmad=false", "--no-cache"]
-    options += ["-lineinfo"] if lines else []
+    own = [f"--gpu-architecture={arch}", "-std=c++17", "--fmad=false", "--no-cache"]
+    options = [*own, *options, *(["-lineinfo"] if lines else [])]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
     log = b" " * max(size, 2)  # written in place, and b" " is one object

@@ -102,6 +102,18 @@ def test_what_is_said_of_a_kernel_that_runs(name: str, tmp_path: Path) -> None:
     assert claims > 4
 
 
+@pytest.mark.parametrize("name", ["ring of 2, bytes", "mbarrier, sleeps in a loop of its own"])
+def test_waits_of_code_that_is_not_optimised(name: str, tmp_path: Path) -> None:
+    """Loops have their heads anywhere, and their answers are inverted where they are."""
+    one = KERNELS[name]
+    cubin = compiled(one.source, options=["--ptxas-options=-O0"])
+    hang = Hang(Kernel(name, cubin, "sm_90a", one.launch))
+    assert list(hang.differences()) == []
+    score = scored(hang, autopsy(hang.dump().write(tmp_path / "h"), check=False), agrees=True)
+    assert score.wrong == ()
+    assert score.right == score.stands == len(hang.stands)
+
+
 def test_without_a_table_of_lines_the_ptx_is_found_beside(tmp_path: Path) -> None:
     """As nvcc compiles without ``-lineinfo``: no line, no PTX in the dump."""
     one = KERNELS["ring of 2, bytes"]

@@ -176,6 +176,13 @@ _ALL_UNIFORM_PREDICATES = tuple(f"UP{n}" for n in range(7))
 _UNLISTED = 8
 
 
+def _results(base: str, operands: tuple[str, ...]) -> int:
+    """How many of its operands, from the first one on, can be results, as far as its name says."""
+    if base == "VOTE":
+        return 1 if operands[:1] and "P" in operands[0] else 2
+    return _WRITE_PREDICATES.get(base, len(operands))
+
+
 @lru_cache(maxsize=1 << 14)
 def _written(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     base, *modifiers = opcode.split(".")
@@ -185,12 +192,8 @@ def _written(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
         return _ALL_PREDICATES
     if base == "UR2UP":
         return _ALL_UNIFORM_PREDICATES
-    if base == "VOTE":
-        predicates = 1 if operands[:1] and "P" in operands[0] else 2
-    else:
-        predicates = _WRITE_PREDICATES.get(base, len(operands))
     found: list[str] = []
-    for text in operands[:predicates]:
+    for text in operands[: _results(base, operands)]:
         one = parse(text)
         if not isinstance(one, Register) or one.sign:
             break
@@ -289,12 +292,15 @@ def mbarrier_operand(instruction: Instruction) -> MbarrierOperand | None:
 
 @lru_cache(maxsize=1 << 14)
 def _read(opcode: str, guard: str, operands: tuple[str, ...]) -> frozenset[str]:
+    base = opcode.partition(".")[0]
     results = {*_written(opcode, operands), "RZ", "URZ", "PT", "UPT"}
+    most = _results(base, operands)
     found = {guard.lstrip("!")} if guard else set()
-    written_none = opcode.partition(".")[0] in _WRITE_NOTHING
+    written_none = base in _WRITE_NOTHING
     register = begun = False  # a register was a result already; the results are over
-    for text in operands:
+    for n, text in enumerate(operands):
         one = parse(text)
+        begun |= n >= most
         if isinstance(one, Register):
             predicate = "P" in one.name
             begun |= bool(one.sign) or one.name not in results or (register and not predicate)
