@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim import autopsy as autopsies
 from tilesim.arith.types import bf16
-from tilesim.autopsy.trigger import Limits
+from tilesim.autopsy.trigger import ENABLE, Limits
 from tilesim.gpu import conform
 from tilesim.gpu import crosscheck as crosscheck_module
 from tilesim.gpu.compile import FILE, Binary, Resources
@@ -20,6 +22,7 @@ from tilesim.gpu.crosscheck import Crosscheck, Options, difference, random_input
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import DeviceError
+from tilesim.gpu.trace import buffer
 from tilesim.gpu.watchdog import Executor, in_source, pack, unpack
 from tilesim.kernels.hopper.copy import tensor, vector
 from tilesim.kernels.hopper.softmax import softmax
@@ -136,6 +139,31 @@ def test_a_hang_of_a_recording_is_dumped(
     monkeypatch.setattr(conform, "_SECONDS", 0.1)
     with pytest.raises(DeviceError, match=r"vector on the GPU: deadlock(.*\n)+ .* ring  grid 3, "):
         conform.record(vector.build(), {}, 1, executor=executor)
+
+
+def test_a_kernel_whose_times_are_recorded_runs_without_what_dumps_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(ENABLE, raising=False)
+    asked = list[bool]()
+    start: Any = subprocess.Popen
+
+    def started(*given: Any, env: dict[str, str], **named: Any) -> Any:
+        asked.append(ENABLE in env)
+        return start(*given, env=env, **named)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    program = vector.build()
+    plain = Binary(emit(program), b"", NONE)
+    traced = Binary(emit(program, trace=True), b"", NONE)
+    words = buffer(program, 1, 1000)
+    with Executor(SCRIPT) as own:
+        for _ in range(2):  # one worker for both
+            assert own.execute(traced, {}, trace=words).status == "done"
+        assert own.execute(plain, {}).status == "done"
+        assert own.execute(plain, {}, dump=False).status == "done"
+        assert own.execute(traced, {}, trace=words, dump=True).status == "done"
+    assert asked == [False, True, False, True]
 
 
 def test_lines_of_the_generated_text_are_told_as_those_of_the_kernel() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,13 @@ def _launches(
     words: NDArray[np.uint64],
 ) -> tuple[DeviceInfo, list[Launch]]:
     """A launch per seed, each with its own records."""
-    execution = executor.execute(binary, dict(inputs), seeds=seeds, timeout=_SECONDS, trace=words)
+    execute = partial(
+        executor.execute, binary, dict(inputs), seeds=seeds, timeout=_SECONDS, trace=words
+    )
+    execution = execute()
+    if execution.status == "hang":
+        again = execute(dump=True)  # the times do not matter any more
+        execution = execution if again.status == "done" else again
     if execution.status != "done" or execution.device is None:
         name = binary.source.program.name
         raise DeviceError(f"{name} on the GPU: {execution.hang or execution.detail}")

@@ -159,6 +159,7 @@ class Executor:
         timeout: float | None = None,
         trace: NDArray[np.uint64] | None = None,
         trace_on_host: bool = False,
+        dump: bool | None = None,
     ) -> Execution:
         """Launches a kernel once per seed, each time on fresh copies of ``inputs``.
 
@@ -169,6 +170,8 @@ class Executor:
             timeout: seconds a launch may take; by default what the watchdog needs, and some more.
             trace: the buffer of a source emitted with ``trace`` (`tilesim.gpu.trace`).
             trace_on_host: keeps that buffer where it survives a hang.
+            dump: whether the driver is told to be ready to dump the kernel; by default unless it is
+                recorded without a watchdog, as times are measured then.
 
         Raises:
             DeviceError: there is no driver here.
@@ -180,7 +183,9 @@ class Executor:
             binary.source, binary.cubin, pack(program, inputs), tuple(seeds), budget, limit, trace,
             trace_on_host,
         )  # fmt: skip
-        answer, autopsy = self._ask(job, _START_SECONDS + limit * len(seeds))
+        watched = any(p.kind == "mailbox" for p in binary.source.params)
+        ready = dump if dump is not None else trace is None or watched
+        answer, autopsy = self._ask(job, _START_SECONDS + limit * len(seeds), dump=ready)
         hang: Hang | None = None
         if answer is None:
             hang = Hang(program.name, (), (), limit, autopsy)
@@ -195,10 +200,10 @@ class Executor:
             answer.traces,
         )  # fmt: skip
 
-    def _ask(self, job: Job, limit: float) -> tuple[Answer | None, tuple[str, ...]]:
+    def _ask(self, job: Job, limit: float, *, dump: bool) -> tuple[Answer | None, tuple[str, ...]]:
         """The worker's answer, None if it had to be killed; and the report of the dump of a kernel
         that runs on."""
-        connection, answer = self._start(), None
+        connection, answer = self._start(dump=dump), None
         try:
             connection.send(job)
             if connection.poll(limit):
@@ -208,17 +213,16 @@ class Executor:
             raise DeviceError(f"the worker process ended without answer, code {code}") from error
         assert answer is None or isinstance(answer, Answer)
         autopsy: tuple[str, ...] = ()
-        if answer is None or answer.running:
-            autopsy = self._autopsy(job.source)
+        if self._prepared is not None and (answer is None or answer.running):
+            autopsy = self._autopsy(job.source, self._prepared)
         if answer is None or answer.status != "done":
             self.close()
         return answer, autopsy
 
-    def _autopsy(self, source: Source) -> tuple[str, ...]:
+    def _autopsy(self, source: Source, ready: Prepared) -> tuple[str, ...]:
         """Has the driver dump the worker process, while its kernel hangs; the report in lines."""
         assert self._process is not None
-        assert self._prepared is not None
-        made = make_dumps([self._prepared.names.of(self._process.pid)], self._limits)
+        made = make_dumps([ready.names.of(self._process.pid)], self._limits)
         if not made.dumps:
             why = next(iter(made.problems), "the driver has made no pipe for dumps")
             return (f"no dump of it: {why}",)
@@ -228,16 +232,20 @@ class Executor:
             return (f"no report of its dump: {error}",)
         return tuple(in_source(source, text).splitlines())
 
-    def _start(self) -> Connection:
-        if self._connection is not None:
+    def _start(self, *, dump: bool) -> Connection:
+        """The pipe to a worker whose driver is ready to make dumps, or one that is not."""
+        if self._connection is not None and dump == (self._prepared is not None):
             return self._connection
+        self.close()
         ours, theirs = Pipe()
         root = str(Path(tilesim.__file__).resolve().parent.parent)
-        self._folder = TemporaryDirectory(prefix="tilesim-gpu-")
-        folder = Path(self._folder.name)
-        self._prepared = prepared(os.environ, folder, folder)
-        path = os.pathsep.join([root, *filter(None, sys.path)])
-        environment = {**self._prepared.environment, "PYTHONPATH": path}
+        environment = dict(os.environ)
+        if dump:
+            self._folder = TemporaryDirectory(prefix="tilesim-gpu-")
+            folder = Path(self._folder.name)
+            self._prepared = prepared(os.environ, folder, folder)
+            environment |= self._prepared.environment
+        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-c", self._script, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
@@ -250,7 +258,7 @@ class Executor:
     def close(self) -> int | None:
         """Ends the worker process and returns its exit code."""
         process, connection, folder = self._process, self._connection, self._folder
-        self._process = self._connection = self._folder = None
+        self._process = self._connection = self._folder = self._prepared = None
         try:
             return _ended(process, connection)
         finally:
