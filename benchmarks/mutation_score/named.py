@@ -15,7 +15,7 @@ from benchmarks.mutation_score.tables import Rows
 from tilesim.errors import UsageError
 from tilesim.fuzz.cases import Case, Params, Settings
 from tilesim.fuzz.judge import base_of, judge
-from tilesim.report.source import line_of
+from tilesim.layout import line_of
 
 _PACKAGE = "tilesim.kernels."
 _HOPPER = "hopper.matmul_v6::matmul"

@@ -53,6 +53,7 @@ def test_what_is_not_plain_is_named() -> None:
     about = closure(
         {
             "tilesim.ptx.launch_template",
+            "tilesim.ptx.parameters",
             "tilesim.gpu.describe_launch",
         }
     )
