@@ -133,3 +133,43 @@ def test_a_partition_of_warps_has_its_own_lines(tmp_path: Path) -> None:
         line("mbarrier.expect(full.index(slot), BLOCK * BLOCK * 2 + 32)"),
         line("copy(x, [i * BLOCK, 0], full.index(slot)"),
     ]
+
+
+@pytest.mark.parametrize(("release", "certain"), [((580, 159), False), ((590, 44), True)])
+def test_warps_without_work_wait_at_their_barrier(
+    release: tuple[int, int], certain: bool, tmp_path: Path
+) -> None:
+    """They have registers enough, for which they ask just behind it."""
+    dump = hung(relayed, "count").dump(release=release).write(tmp_path / "core")
+    (launch,) = autopsy(dump).launches
+    (idle,) = (e for e in launch.entries if "barrier 1" in str(e.wait))
+    assert (idle.groups[0].warps, idle.wait.certain) == ((4, 5, 7), certain)
+    assert ("or it has passed it, and stands in" in idle.wait.evidence) is not certain
+    assert launch.diagnosis is not None
+    assert launch.diagnosis.match is not None
+    assert launch.diagnosis.match.kind == "same"
+
+
+def test_without_lines_the_cache_has_the_ptx(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kernels with other constants have the same name; the cubin beside a text decides."""
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    path = in_cache(copied(1))
+    other = in_cache(copied(0))
+    assert other.name == path.name
+    cubin = path.with_suffix(".cubin").read_bytes()
+    hang = Hang(Kernel("k", cubin, "sm_90a", copied(1).launch))
+    assert hang.image.ptx is None
+    dump = hang.dump().write(tmp_path / "core")
+
+    def said(ptx: Path | None = None) -> tuple[bool, str]:
+        diagnosis = autopsy(dump, ptx).launches[0].diagnosis
+        assert diagnosis is not None
+        assert diagnosis.ptx is not None
+        return diagnosis.ptx.certain, diagnosis.ptx.file
+
+    assert said() == said(path) == (True, str(path))
+    path.with_suffix(".cubin").unlink()
+    assert said() == (False, str(path))

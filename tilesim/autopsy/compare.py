@@ -38,8 +38,8 @@ from tilesim.autopsy.waits import (
     Poll,
     RegisterPoolWait,
     Sleep,
+    Standing,
     TensorAllocWait,
-    Wait,
     WarpWait,
 )
 from tilesim.checker import check
@@ -140,7 +140,7 @@ class _Stand(NamedTuple):
 
     ``barrier``: the address of an mbarrier or the number of a named barrier, with ``rank``, that of
     its CTA in the cluster (None: its own). ``variable``: of the run, where the mbarrier lies.
-    ``line`` is the one of the PTX.
+    ``line`` is the one of the PTX. ``instead``: of the dump, what else it may wait for.
     """
 
     kind: _Kind | None
@@ -151,6 +151,7 @@ class _Stand(NamedTuple):
     state: _State | _NoMbarrier | None = None
     variable: str = ""
     said: str = ""
+    instead: tuple[_Stand, ...] = ()
 
 
 #: by warp, what it waits for; several where lanes of it stand apart
@@ -180,7 +181,7 @@ class _Here(NamedTuple):
         return self.stands.get(warp, ())
 
 
-_KINDS: Mapping[type[Wait], _Kind] = {
+_KINDS: Mapping[type[Standing], _Kind] = {
     NamedBarrierWait: "named", ClusterBarrierWait: "cluster", WarpWait: "lanes", Poll: "poll",
     Sleep: "poll", RegisterPoolWait: "pool", TensorAllocWait: "tmem", AsyncGroupWait: "group",
     GridDependencyWait: "grid", MbarrierWait: "mbarrier",
@@ -192,7 +193,9 @@ def _of_dump(dump: CoreDump, groups: Iterable[Group]) -> dict[Cta, _There]:
     arch = {device.number: device.arch for device in dump.devices}
     found: dict[Cta, dict[int, list[_Stand]]] = {}
     for group in groups:
-        stand = _of_group(dump, group, arch[group.cta.grid.device])
+        own = arch[group.cta.grid.device]
+        instead = tuple(_of_wait(dump, group, other, own) for other in group.wait.instead)
+        stand = _of_wait(dump, group, group.wait, own)._replace(instead=instead)
         of_cta = found.setdefault(group.cta, {})
         for warp in group.warps:
             of_cta.setdefault(warp, []).append(stand)
@@ -202,8 +205,7 @@ def _of_dump(dump: CoreDump, groups: Iterable[Group]) -> dict[Cta, _There]:
     }
 
 
-def _of_group(dump: CoreDump, group: Group, arch: tuple[int, int]) -> _Stand:
-    wait = group.wait
+def _of_wait(dump: CoreDump, group: Group, wait: Standing, arch: tuple[int, int]) -> _Stand:
     line = None if wait.instruction is None else wait.instruction.ptx
     where = _place(wait)
     said = f"{wait}{where}"
@@ -218,7 +220,7 @@ def _of_group(dump: CoreDump, group: Group, arch: tuple[int, int]) -> _Stand:
     return _Stand(_KINDS.get(type(wait)), line, said=said)
 
 
-def _place(wait: Wait) -> str:
+def _place(wait: Standing) -> str:
     lines = wait.instruction.lines if wait.instruction else ()
     return f" at {lines[-1]}" if lines else ""
 
@@ -410,6 +412,8 @@ def _agree(there: Sequence[_Stand], here: Sequence[_Stand], places: _Places) -> 
 
 def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     """Whether a warp of the dump waits for what one of the run does, as far as both are known."""
+    if any(_same(other, here, places) for other in there.instead):
+        return True
     if there.kind is None or here.kind is None:
         return False
     if there.line is not None and here.line is not None and there.line != here.line:
@@ -754,6 +758,12 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     if found.exchanged:
         says.append(
             f"{count(found.exchanged, 'warp')} of the dump stand as another one of the check"
+        )
+    either = sum(bool(s.instead) for s in stands)
+    if either:
+        says.append(
+            f"{count(either, 'warp')} of the dump stand just behind a named barrier: whether they "
+            "have passed it is not in the dump, and either was compared"
         )
     if any(s.line is None for s in stands):
         says.append("instructions were compared as far as the cubin has a table of PTX lines")

@@ -276,7 +276,17 @@ class _Standing:
             return trap
         if self.one is None:
             return Running(None, False, "stands outside of the kernel's code")
-        wait = self._at(self.one) or self._loop() or self._awaits() or self._behind()
+        wait = self._at(self.one) or self._loop() or self._awaits()
+        if wait is not None and (behind := self._behind()) is not None:
+            if behind.certain:
+                return behind
+            if isinstance(wait, RegisterPoolWait):
+                # Triton's warps without work come to a barrier again and again, and ask just behind
+                # it for registers that they have already
+                where = f"{behind.evidence}; or it has passed it, and {wait.evidence}"
+                return replace(behind, evidence=where, instead=(wait,))
+            wait = replace(wait, instead=(behind,))
+        wait = wait or self._behind()
         return wait or self._said() or Running(self.one, False, "no instruction that waits is near")
 
     def _trap(self) -> Trap | None:
@@ -506,12 +516,12 @@ class _Standing:
         said = self.warp.barrier
         which = " or ".join(f"{one} at {one.pc:#x}" for one in possible)
         one, steps = next(iter(possible.items()))
-        if free or len(possible) > 1:
+        sure = said is not None and said.scope == "cta" and len(possible) == 1
+        if (free and not sure) or len(possible) > 1:
             where = f"stands just behind {which}: it waits there if it has come from there"
             if len(possible) > 1:
                 return NamedBarrierWait(one, False, where, None, None, False, True)
             return self._named(one, False, where, issued=True)
-        sure = said is not None and said.scope == "cta"
         where = f"has issued {which}, {count(steps, 'instruction')} before"
         where += (
             ", and the driver says that it waits for a barrier of its CTA"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilesim.autopsy.core_dump import Cta
 from tilesim.cubin.sass import Instruction
-from tilesim.records import dataclass
+from tilesim.records import dataclass, field
 from tilesim.wording import numbered
 
 
@@ -19,12 +19,13 @@ class Standing:
 
     ``instruction`` is the one that waits, or at which they stand if they are not known to wait;
     None outside of the kernel's code. ``certain``: the place and the registers admit nothing else.
-    ``evidence`` says what was read, in words.
+    ``evidence`` says what was read, in words. ``instead``: what else it may wait for.
     """
 
     instruction: Instruction | None
     certain: bool
     evidence: str
+    instead: tuple[Standing, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
