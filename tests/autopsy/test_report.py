@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from tilesim.autopsy import Autopsy, autopsy, pipeline, render
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.wait_for import Entry
-from tilesim.autopsy.waits import MbarrierWait, Standing
+from tilesim.autopsy.waits import MbarrierWait, Standing, Trap
 from tilesim.cli import main
 from tilesim.cubin import disassembly
 from tilesim.cubin.errors import CubinError
@@ -133,6 +133,16 @@ def test_an_exception_of_an_sm_is_said(tmp_path: Path) -> None:
     assert result.exit_code == 1
     (said,) = json.loads(command(path, "--format", "json").stdout)["exceptions"]
     assert (said["sm"], said["number"], said["pc"]) == (2, 14, SPIN + 0x40)
+    (run,) = json.loads(command(path, "--format", "sarif").stdout)["runs"]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert rule["shortDescription"]["text"].startswith("The GPU has stopped the kernel: ")
+    (one,) = run["results"]
+    assert (one["ruleId"], one["level"]) == ("exception", "error")
+    assert one["message"]["text"].startswith(
+        "core: warp: illegal address, on SM 2 at 0x7f0000000040"
+    )
+    place = one["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place["uri"].endswith("/core")
 
 
 # ---------------------------------------------------------------------- what is not known
@@ -434,3 +444,16 @@ def test_a_warp_that_could_release_and_waits_is_one_box_of_the_picture(ring: Aut
     groups = tuple(replace(group, warps=(4, 5)) for group in producer.groups)
     page = formats.render("html", changed(ring, consumer, replace(producer, groups=groups)))
     assert page.count('<rect class="box"') == 2
+
+
+def test_a_warp_at_a_trap_is_a_result_at_its_line(ring: Autopsy) -> None:
+    consumer, producer = ring.launches[0].entries
+    (group,) = producer.groups[:1]
+    wait = Trap(group.wait.instruction, True, "", 0)
+    stopped = replace(producer, wait=wait, groups=(replace(group, wait=wait),))
+    (run,) = json.loads(formats.render("sarif", changed(ring, consumer, stopped)))["runs"]
+    assert {one["ruleId"] for one in run["results"]} == {"deadlock", "exception"}
+    one = next(one for one in run["results"] if one["ruleId"] == "exception")
+    assert one["message"]["text"].startswith("ring: ")
+    assert "stands at a trap" in one["message"]["text"]
+    assert one["locations"][0]["physicalLocation"]["region"]["startLine"] == 19

@@ -32,6 +32,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
 #: GitHub accepts no more results in a run
 MAX_RESULTS = 25_000
+#: the rule of what a GPU has stopped
+EXCEPTION = "exception"
 #: lines of a wait-for chain that go into a message
 CHAIN = 12
 
@@ -83,6 +85,9 @@ def _rule(name: str) -> Json:
             **_help_uri(*LEANINGS),
             "defaultConfiguration": {"level": "note"},
         }
+    if name == EXCEPTION:
+        text = "The GPU has stopped the kernel: a warp has met an exception or a trap."
+        return {"id": name, "shortDescription": {"text": text}}
     if doc is None:
         text = f"The program breaks the rule {name}, which is checked before it runs."
         return {"id": name, "shortDescription": {"text": text}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from tilesim.autopsy.core_dump import target
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
@@ -11,6 +12,7 @@ from tilesim.autopsy.text import (
     doing,
     entry_notes,
     entry_text,
+    facts,
     groups_text,
     launch_text,
     name,
@@ -19,24 +21,56 @@ from tilesim.autopsy.text import (
     where,
 )
 from tilesim.autopsy.wait_for import Entry, Supply
+from tilesim.autopsy.waits import Trap
 from tilesim.checker import Report
 from tilesim.cubin.sass import Instruction
+from tilesim.errors import Diagnostic
 from tilesim.files import found as found_file
 from tilesim.files import source_lines
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.records import replace
-from tilesim.report.result import Checked
+from tilesim.report.result import Checked, Rejected, Result
+from tilesim.report.sarif import EXCEPTION
 from tilesim.sim.observers.timeline import Releaser, Waiter
 
 
-def results(found: Autopsy) -> Iterator[Checked]:
-    """A result for each kernel of which warps wait."""
+def results(found: Autopsy) -> Iterator[Result]:
+    """A result for each kernel of which warps wait, or have met an exception or a trap; of
+    exceptions of warps that have ended, one for the dump."""
     for launch in found.launches:
         finding = waiting(found, launch)
         if finding is not None:
             report = Report(launch.name, "failed", launch_text(launch), (finding,))
             yield Checked(name(launch), target(launch.device.arch), report)
+    yield from exceptions(found)
+
+
+def exceptions(found: Autopsy) -> Iterator[Rejected]:
+    """What has stopped, with the lines at which; where no warp says it, what the SMs say."""
+    stood = False
+    for launch in found.launches:
+        said = tuple(
+            Diagnostic(
+                EXCEPTION, entry_text(entry, launch), loc(entry.wait.instruction, found.path)
+            )
+            for entry in launch.entries
+            if isinstance(entry.wait, Trap)
+        )
+        if said:
+            stood = True
+            yield Rejected(name(launch), target(launch.device.arch), said)
+    others = (
+        ()
+        if stood
+        else tuple(
+            Diagnostic(EXCEPTION, text, Loc(found.path, 1))
+            for label, text in facts(found)
+            if label == EXCEPTION
+        )
+    )
+    if others:
+        yield Rejected(Path(found.path).name, None, others)
 
 
 def waiting(found: Autopsy, launch: Launched) -> Finding | None:
