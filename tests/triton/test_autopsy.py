@@ -145,6 +145,7 @@ def test_warps_without_work_wait_at_their_barrier(
     (idle,) = (e for e in launch.entries if "barrier 1" in str(e.wait))
     assert (idle.groups[0].warps, idle.wait.certain) == ((4, 5, 7), certain)
     assert ("or it has passed it, and stands in" in idle.wait.evidence) is not certain
+    assert "still waits" not in idle.wait.evidence
     assert launch.diagnosis is not None
     assert launch.diagnosis.match is not None
     assert launch.diagnosis.match.kind == "same"

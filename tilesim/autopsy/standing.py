@@ -283,7 +283,8 @@ class _Standing:
             if isinstance(wait, RegisterPoolWait):
                 # Triton's warps without work come to a barrier again and again, and ask just behind
                 # it for registers that they have already
-                where = f"{behind.evidence}; or it has passed it, and {wait.evidence}"
+                asks = wait.evidence.removesuffix(self._or_behind())
+                where = f"{behind.evidence}; or it has passed it, and {asks}"
                 return replace(behind, evidence=where, instead=(wait,))
             wait = replace(wait, instead=(behind,))
         wait = wait or self._behind()
