@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from click.testing import CliRunner
@@ -26,6 +27,7 @@ from tilesim.cli import main
 from tilesim.errors import UsageError
 
 PROGRAM = Path(__file__).parent / "fake_program.py"
+RING = Path(__file__).parent / "dumps" / "ring.nvcudmp.gz"
 LIMITS = Limits(begin=10, stall=10, again=0.1, look=0.01, settle=0.05)
 #: of a driver that makes no dump
 SHORT = Limits(begin=0.2, stall=0.2, again=0.1, look=0.01, settle=0.05)
@@ -186,6 +188,33 @@ def test_a_command_that_ignores_term_is_killed(watched: Watched) -> None:
 def test_a_dump_at_an_exception_is_reported_when_the_command_has_ended(watched: Watched) -> None:
     assert watched.run("trap") == 4
     assert len(watched.reports) == 1
+
+
+def test_dumps_of_other_programs_are_not_reported(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is named for all jobs of a machine gets theirs meanwhile."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("CUDA_COREDUMP_FILE", str(shared / "core.%h.%p"))
+    foreign = shared / f"core.{gethostname()}.{os.getpid()}"
+    foreign.touch()
+    own = Watched.report
+
+    def report(self: Watched, path: Path) -> bool:
+        assert path != foreign
+        return own(self, path)
+
+    monkeypatch.setattr(Watched, "report", report)
+    command = f"gzip -dc {RING} > {foreign}; exec {sys.executable} -S -E {PROGRAM} trap"
+    watch = Watch(watched.report, watched.lines.append, limits=LIMITS)
+    assert watch.run(["/bin/sh", "-c", command]) == 4
+    (path,) = watched.reports
+    assert path.parent == shared
+    assert watched.lines == [
+        f"{foreign} is not reported: its name is that of a dump of another program",
+        f"the dump is {path}",
+    ]
 
 
 # ---------------------------------------------------------------------- signals

@@ -28,21 +28,24 @@ class Family:
         self._leader = leader
         self._wanted = f"\0{MARKER}={mark}\0".encode()
         self._known: frozenset[int] = frozenset()
+        #: all that were found so far
+        self.seen: frozenset[int] = frozenset()
 
     def members(self) -> frozenset[int]:
         """Those that run."""
         children: dict[int, list[int]] = {}
-        running = {pid: parent for pid in _numbers() if (parent := parent_of(pid)) is not None}
-        for pid, parent in running.items():
+        parents = {pid: parent for pid in running() if (parent := parent_of(pid)) is not None}
+        for pid, parent in parents.items():
             children.setdefault(parent, []).append(pid)
         found: set[int] = set()
-        new = [pid for pid in running if pid == self._leader.pid or self._is_marked(pid)]
+        new = [pid for pid in parents if pid == self._leader.pid or self._is_marked(pid)]
         while new:
             pid = new.pop()
             if pid not in found:
                 found.add(pid)
                 new += children.get(pid, [])
         self._known = frozenset(found)
+        self.seen |= self._known
         return self._known
 
     def _is_marked(self, pid: int) -> bool:
@@ -78,8 +81,9 @@ class Family:
             self._leader.wait()
 
 
-def _numbers() -> list[int]:
-    return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdecimal()]
+def running() -> frozenset[int]:
+    """All processes that there are."""
+    return frozenset(int(one.name) for one in os.scandir(_PROC) if one.name.isdecimal())
 
 
 def parent_of(pid: int, proc: Path = _PROC) -> int | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from glob import escape, glob
 from pathlib import Path
+from socket import gethostname
 from time import monotonic, sleep
 
 from tilesim.autopsy.core_dump import CoreDump
@@ -42,6 +43,8 @@ _NEEDED = "skip_shared_memory"
 #: names that drivers choose: of cuda.h, and those that were seen
 _DEFAULT_PIPES = ("corepipe.cuda.%h.%p", "corepipe_%h_%p")
 _DEFAULT_DUMPS = ("core.cuda.%h.%p", "core_%t_%h_%p.nvcudmp")
+#: what they are in a name
+_STANDS = {"%p": r"(?P<p>\d{1,10})", "%h": "(?P<h>[^/]+)", "%t": r"\d+"}
 #: bytes of a process's environment that are read
 _MOST_ENVIRONMENT = 1 << 21
 #: a second try, for a driver that reads more than one byte at a time
@@ -73,6 +76,19 @@ class Names:
         """The dumps that there are, whole or not."""
         return tuple(self._found(self.dump, stat.S_ISREG))
 
+    def process_of(self, dump: Path) -> int | None:
+        """The process of this host that a dump's name says; None if it says none."""
+        for pattern in self.dump:
+            parts = re.split("(%[pht])", str(self.folder / pattern))
+            if any(parts.count(key) > 1 for key in _STANDS):
+                continue
+            text = "".join(_STANDS.get(part) or re.escape(part) for part in parts)
+            named = re.fullmatch(re.escape(str(self.root).rstrip("/")) + text, str(dump))
+            if named and "%p" in parts:
+                host = named.groupdict().get("h")
+                return int(named["p"]) if host in (None, gethostname()) else None
+        return None
+
     def _found(self, patterns: Iterable[str], kind: Callable[[int], bool]) -> Iterator[Path]:
         found: set[str] = set()
         for pattern in patterns:
@@ -88,12 +104,14 @@ class Names:
 @dataclass(frozen=True)
 class Prepared:
     """A program's environment with which it can be dumped; ``notes`` say what of the given one has
-    been changed. ``own``: no other program's pipes have these names."""
+    been changed. ``own``: no other program's pipes have these names; ``shared``: others' dumps may
+    have them."""
 
     environment: Mapping[str, str]
     names: Names
     own: bool = True
     notes: tuple[str, ...] = ()
+    shared: bool = False
 
 
 def prepared(given: Mapping[str, str], pipes: Path, dumps: Path) -> Prepared:
@@ -114,7 +132,7 @@ def prepared(given: Mapping[str, str], pipes: Path, dumps: Path) -> Prepared:
         environment[LIGHTWEIGHT] = "0"
         notes.append(f"{LIGHTWEIGHT} is set to 0: mbarriers are in shared memory")
     names = _names(environment, Path.cwd())
-    return Prepared(environment, names, PIPE not in given, tuple(notes))
+    return Prepared(environment, names, PIPE not in given, tuple(notes), FILE in given)
 
 
 def _names(environment: Mapping[str, str], folder: Path) -> Names:

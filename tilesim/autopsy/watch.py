@@ -13,7 +13,7 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -21,7 +21,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from tilesim.autopsy.errors import DumpError
-from tilesim.autopsy.processes import MARKER, Family
+from tilesim.autopsy.processes import MARKER, Family, running
 from tilesim.autopsy.progress import Look, Progress
 from tilesim.autopsy.trigger import (
     DEFAULT_LIMITS,
@@ -36,7 +36,7 @@ from tilesim.autopsy.trigger import (
     prepared,
 )
 from tilesim.errors import TilesimError, UsageError
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 from tilesim.wording import count
 
 #: exit code of a command that hung
@@ -168,6 +168,7 @@ class _Run:
         self._pipes: set[Path] = set()
         self._progress = Progress(watch.no_progress) if watch.no_progress and watch.look else None
         self._started = monotonic()
+        self._others = running()
         mark = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
@@ -188,7 +189,7 @@ class _Run:
                         return HUNG
             code = self._process.wait()
             with signals.interrupting():
-                self._report(self._states.made())
+                self._report(self._made())
             return code if code >= 0 else 128 - code
         except BaseException:
             self._unread = True
@@ -279,9 +280,28 @@ class _Run:
             )
         if made.asked or reason.hangs:
             # those that exceptions have made before, too
-            self._report(Made(self._states.made().dumps, made.asked, made.problems))
+            self._report(Made(self._made().dumps, made.asked, made.problems))
             return True
         return False
+
+    def _made(self) -> Made:
+        """Dumps that have come of this command."""
+        made = self._states.made()
+        foreign = self._foreign(made.dumps)
+        for path in foreign:
+            self._watch.say(
+                f"{path} is not reported: its name is that of a dump of another program"
+            )
+        return replace(made, dumps=tuple(path for path in made.dumps if path not in foreign))
+
+    def _foreign(self, paths: Iterable[Path]) -> set[Path]:
+        """Those of processes that ran before the command, or run and are none of it."""
+        if not self._ready.shared:
+            return set()
+        of = {path: self._ready.names.process_of(path) for path in paths}
+        members = self._family.members() if any(of.values()) else frozenset()
+        others = (self._others | running()) - members - self._family.seen
+        return {path for path, pid in of.items() if pid in others}
 
     def _report(self, made: Made) -> None:
         watch = self._watch
@@ -300,8 +320,9 @@ class _Run:
     def tell_what_is_kept(self, temporary: Path | None) -> bool:
         """Says where dumps are; whether those in the temporary folder, if there is one, stay, as
         one has not been read."""
-        watch, paths = self._watch, self._states.changed()
-        kept = [path for path in paths if self._unread or path.parent != temporary]
+        watch, paths = self._watch, {*self._states.changed()}
+        paths -= self._foreign(paths)
+        kept = [path for path in sorted(paths) if self._unread or path.parent != temporary]
         for path in kept:
             watch.say(f"the dump is {path}")
         if len(kept) < len(paths):
