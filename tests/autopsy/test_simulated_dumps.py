@@ -99,7 +99,7 @@ def test_what_is_said_of_a_kernel_that_runs(name: str, tmp_path: Path) -> None:
                     claims += 1
                 else:
                     assert isinstance(wait, Running | Poll | WarpWait), (seed, warp, wait)
-    assert claims > 4
+    assert claims > 2
 
 
 @pytest.mark.parametrize("name", ["ring of 2, bytes", "mbarrier, sleeps in a loop of its own"])
