@@ -42,16 +42,51 @@ MISTAKES = {
         "if (t % 32 == 0 && (i != 2 || t)) arrive(empty + s);",
         "let f (warp 4) arrive on f::empty in every turn",
     ),
+    "half of the users return in the middle of a turn": (
+        "__syncwarp();", "if (group == 2 && i == 2) return;\n      __syncwarp();", "left_its_loop",
+        "if (group == 2 && i == 2) return;",
+        "let f (warp 8) arrive for the turns that it leaves out",
+    ),
+    "a warp of the users leaves the loop": (
+        "if (++s == 3) s = 0, parity ^= 1;\n    }\n    y[",
+        "if (++s == 3) s = 0, parity ^= 1;\n"
+        "      if (t / 32 == 1 && group == 1 && i == 1) break;\n    }\n    y[",
+        "left_its_loop", "if (t / 32 == 1 && group == 1 && i == 1) break;",
+        "let f (warp 5) arrive for the turns that it leaves out",
+    ),
+    "no expectation in one turn": (
+        "expect(full + s, 1024);", "if (i != 2) expect(full + s, 1024);", "bytes_of_a_phase",
+        "if (i != 2) expect(full + s, 1024);",
+        "expect the 1024 bytes with the arrival: arrive.expect_tx on f::full+16",
+    ),
 }  # fmt: skip
+#: the same of the kernel of a cluster
+OF_CLUSTERS = {
+    "a mask that leaves the other CTA out": (
+        "full + i % 2, 3)", "full + i % 2, 1 << rank())", "bytes_of_a_phase",
+        "multicast(&buf[i % 2][rank() * 128], x + (i * 2 + rank()) * 128, 512, full + i % 2, "
+        "1 << rank());",
+        "let this copy name all 2 CTAs by a multicast mask",
+    ),
+    "all arrive at one CTA": (
+        "arrive_at(empty + i % 2, lane)", "arrive_at(empty + i % 2, 0)", "count_of_arrivals",
+        "if (lane < 2) arrive_at(empty + i % 2, 0);",
+        "let those of these arrivals that are meant for CTA 1 f::empty+0 name it",
+    ),
+}  # fmt: skip
+#: by kernel
+EVERY = {"pipeline": MISTAKES, "multicast": OF_CLUSTERS}
 
 
 @needs.compiler
-@pytest.mark.parametrize("name", MISTAKES)
-def test_the_line_to_change_comes_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kernel", "name"), [(k, name) for k in EVERY for name in EVERY[k]])
+def test_the_line_to_change_comes_first(
+    kernel: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(explain, "RAISES", True)
-    old, new, diagnosis, line, fix = MISTAKES[name]
-    found, _ = run("pipeline", old, new)
-    text = (HEAD + (SOURCES / "pipeline.cu").read_text().replace(old, new, 1)).splitlines()
+    old, new, diagnosis, line, fix = EVERY[kernel][name]
+    found, _ = run(kernel, old, new)
+    text = (HEAD + (SOURCES / f"{kernel}.cu").read_text().replace(old, new, 1)).splitlines()
     finding = found.findings[0]
     assert found.verdict == "failed"
     assert finding.diagnosis == diagnosis
@@ -109,3 +144,35 @@ def test_what_is_stored_to_another_word_than_the_polled_one(
     assert finding.cause.startswith(cause)
     line = text.splitlines()[finding.culprits[0].loc.line - 1]
     assert ("words[1] = 1;" in line) == ("to which nothing" in cause)
+
+
+_ARRIVALS = """
+extern "C" __global__ void f(const float *x, float *y, int n) {
+  __shared__ float s[128];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < 64) {
+    y[threadIdx.x] = s[63 - threadIdx.x];
+    asm volatile("bar.arrive 3, 128;" ::: "memory");
+  } else {
+    asm volatile("bar.sync 2, 128;" ::: "memory");
+    y[threadIdx.x] = s[threadIdx.x - 64];
+  }
+}
+"""
+
+
+@needs.compiler
+def test_an_arrival_at_a_named_barrier_at_which_nothing_waits() -> None:
+    text = HEAD + _ARRIVALS
+    launch = Launch(
+        "f", (1, 1, 1), (128, 1, 1),
+        params=(Pointer("x", 512), Pointer("y", 512), Scalar("n", "s32", 7)),
+    )  # fmt: skip
+    finding = reported(text, compiled(text), launch)[0].findings[0]
+    assert finding.diagnosis == "rounds"
+    line = text.splitlines()[finding.culprits[0].loc.line - 1]
+    assert "bar.arrive 3" in line
+    assert finding.culprits[0].action == "arrives at barrier 3, where no warp waits"
+    right = text.replace("bar.arrive 3", "bar.arrive 2")
+    assert reported(right, compiled(right), launch)[0].verdict == "proved"

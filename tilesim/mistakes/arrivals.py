@@ -189,19 +189,20 @@ def count_of_arrivals(case: Case) -> Cause | None:
                 sides.insert(1, case.warp(credits[0].warp, where, f"is entered by {warps} warps"))
         # the count is that of all CTAs, the arrivals are of one
         of_all = total * case.history.machine.program.cluster_size == on.expected != total
+        without = _gets_none(case, on, total)
         if early is not None:
             sides.insert(1, early)  # which of the two is wrong is unknown
         elif some is not None:
             sides.insert(0, some)
-        elif of_all or (few and _leaves_out(case, on, credits)):
+        elif without is not None or of_all or (few and _leaves_out(case, on, credits)):
             sides = [*sides[1:], *init]
-        return Cause(
-            f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use",
-            tuple(sides),
-            f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
-            f"of {total}, or initialise it with {total}",
-            facts=Stated(arrivals=(total,)),
-        )
+        what = f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use"
+        fix = f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
+        fix += f"of {total}, or initialise it with {total}"
+        if without is not None:
+            what += f", and none on {without.label}"
+            fix = f"let those of these arrivals that are meant for {without.label} name it"
+        return Cause(what, tuple(sides), fix, facts=Stated(arrivals=(total,)))
     return None
 
 
@@ -331,6 +332,16 @@ def _left_early(
             if where is not None and not through:
                 return case.warp(warp, where, f"ends by this condition, without the {op.mnemonic}")
     return None
+
+
+def _gets_none(case: Case, on: Mbarrier, total: int) -> Mbarrier | None:
+    """The barrier of another CTA at the same place on which no arrival is made, where this one gets
+    those of all: arrivals that are meant for it name this one."""
+    history, ctas = case.history, case.history.machine.program.cluster_size
+    if ctas == 1 or total != ctas * on.expected:
+        return None
+    others = (b for b in history.objects() if b.address == on.address and b.cta is not on.cta)
+    return next((b for b in others if b.live and not history.arrivals(on=b)), None)
 
 
 def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:

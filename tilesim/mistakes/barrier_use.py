@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, Expr, constant
@@ -101,11 +102,18 @@ def never_executed(case: Case) -> Cause | None:
                     )  # fmt: skip
                 op, where = _nearest(case, warp, op, on)
                 if where is not None:
+                    looped = case.loop_range(op) is not None
+                    waiting = (
+                        w for w in history.waiting
+                        if looped and w.on is on and case.loop_range(w.op) is None
+                    )  # fmt: skip
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
                         "does not hold",
                         (case.warp(warp, where, "is never true"),
-                         case.warp(warp, op, "is never executed", on)),
+                         case.warp(warp, op, "is never executed", on),
+                         *(case.warp(w.warp, w.op, f"waits for {on.label}, outside of any loop", on)
+                           for w in islice(waiting, 1))),
                         f"let {warp} come to this {op.mnemonic}, or do not wait for it",
                     )  # fmt: skip
     return None
@@ -182,10 +190,17 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
         if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
-    if best is None or best.on is landing.on:
+    if best is None or best.on is landing.on or _of_other_turns(case, best, landing):
         return None
     # of a multicast, every CTA expects its own bytes
     return None if best.on.address == landing.on.address else best
+
+
+def _of_other_turns(case: Case, one: Touch, other: Touch) -> bool:
+    """Whether two instructions of one loop were executed in different turns of it."""
+    loops = {case.loop_range(one.op), case.loop_range(other.op)}
+    turns = (case.history.turns_at(one), case.history.turns_at(other))
+    return len(loops) == 1 and None not in loops and turns[0] != turns[1]
 
 
 def elsewhere(case: Case, on: Mbarrier, *, bytes_: bool = False) -> list[Touch]:

@@ -181,7 +181,8 @@ def rounds(case: Case) -> Cause | None:
             return Cause(
                 f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
-                (*_to_themselves(case, waiter), *_at_others(case, waiter, on),
+                (*_to_none(case, waiter, threads), *_to_themselves(case, waiter),
+                 *_at_others(case, waiter, on),
                  case.warp(waiter, op, f"waits for {effect.threads} threads")),
             )  # fmt: skip
         joins = {w: _joins(case, w, effect.id) for w in users}
@@ -206,6 +207,20 @@ def rounds(case: Case) -> Cause | None:
             f"let both come to {on.label} equally often",
         )
     return None
+
+
+def _to_none(case: Case, waiter: Agent, threads: int) -> Iterator[Participant]:
+    """An arrival of another warp, with as many threads, at a named barrier at which no warp waits:
+    it may mean the one to which too few come."""
+    uses = [(w, op, own) for w in case.history.peers(waiter) for op, own in _uses(case, w)]
+    waited = {own.id for _, _, own in uses if own.waits}
+    if any(constant(ident) is None for ident in waited):
+        return
+    for warp, op, own in uses:
+        arrives = not own.waits and own.id not in waited and _said(own) == threads
+        if arrives and constant(own.id) is not None and case.history.executions(warp, op.number):
+            yield case.warp(warp, op, f"arrives at barrier {own.id}, where no warp waits")
+            return
 
 
 def _to_themselves(case: Case, waiter: Agent) -> Iterator[Participant]:

@@ -12,8 +12,16 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, branch_past, branches_past, effect_of, has
+from tilesim.mistakes.context import (
+    array_of,
+    branch_past,
+    branches_past,
+    effect_of,
+    has,
+    loops_around,
+)
 from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, setters_in_loop
 from tilesim.mistakes.release_acquire_paths import at_once, starting_over, starts_over
@@ -287,6 +295,60 @@ def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Do
             iterations.setdefault(done.iterations[:depth], []).append(done)
     over = [*iterations.items()][:-1]
     return next((done for iteration, done in over if iteration not in arrived), [])
+
+
+def left_its_loop(case: Case) -> Cause | None:
+    """Of the warps that arrive together, some have left the loop in which they do so in the middle
+    of a turn, and no arrival but theirs is missing."""
+    history = case.history
+    for stuck in history.waiting:
+        on = stuck.on
+        made = [c for c in history.arrivals(on=on) if c.phase == stuck.phase]
+        came = {c.warp for c in made} | {warp for warp, _ in history.suppliers(stuck.warp)}
+        for credit in made[-1:]:
+            left = {
+                warp: where for warp in history.machine.warps
+                if warp not in came and _has_arrived(case, warp, credit)
+                and (where := _way_out(case, warp, credit)) is not None
+            }  # fmt: skip
+            if not left or on.pending != len(left) * credit.arrivals:
+                continue
+            warp, where = next(iter(left.items()))
+            return Cause(
+                f"{warp} leaves its loop before it arrives on {on.label}, for which {stuck.warp} "
+                "waits",
+                (case.warp(warp, where, "leaves its loop"),
+                 case.warp(warp, credit.op, f"arrives on {history.array_name(on)} until then", on)),
+                f"let {warp} arrive for the turns that it leaves out, or go on with its loop",
+            )  # fmt: skip
+    return None
+
+
+def _has_arrived(case: Case, warp: Agent, credit: Touch) -> bool:
+    """Whether a warp has made an arrival on the same array, by the statement of another one's."""
+    copies = {op.number for op in case.history.of_statement(credit.op)}
+    return any(
+        t.op.number in copies and array_of(t.on) == array_of(credit.on)
+        for t in case.history.arrivals(warp)
+    )
+
+
+def _way_out(case: Case, warp: Agent, credit: Touch) -> Loc | Op | None:
+    """Where a warp has left the outermost loop around the arrival of another one, which has come to
+    that place more often and stayed."""
+    times = case.history.times
+    for first, last in loops_around(case.mir, credit.op)[-1:]:
+        if not warp.exited and first <= warp.pc <= last:
+            continue
+        for number in range(first, last + 1):
+            what = case.mir.code[number].what
+            out = isinstance(what, Branch) and not first <= what.target <= last
+            left = number == last or (
+                (out or has(what, fx.Exits)) and times(warp, number) > times(warp, number + 1)
+            )
+            if left and times(credit.warp, number) > times(warp, number) > 0:
+                return what if isinstance(what, Op) else what.loc
+    return None
 
 
 def without_a_peer(case: Case) -> Cause | None:

@@ -93,6 +93,7 @@ TABLE = (
     Mistake(arrivals.again_without_a_wait, ("over-arrival",),
             ("repeated", "phase", "missing wait", "one lane", "arrival too many", "count"),
             ("arrive duplicated", "wait dropped")),
+    Mistake(phases.left_its_loop, ("deadlock",), ("condition", "trips", "missing arrival")),
     Mistake(arrivals.count_of_arrivals, COUNTED_RULES,
             ("peer arrival", "repeated", "count", "one lane", "wait, not arrival", "arrivals",
              "arrival", "arrival too many", "missing arrival", "participants", "condition"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from tilesim.findings.finding import Named, Participant, Stated
@@ -184,15 +184,19 @@ def _on_another_array(b: _Balance) -> Cause | None:
 
 
 def _in_its_own_cta_only(b: _Balance) -> Cause | None:
-    """One copy is not multicast."""
+    """One copy is not multicast, or so that it names one CTA."""
     ctas = b.case.history.machine.program.cluster_size
     missing = b.want - b.have
-    own = [c for c in b.copies if (ctas - 1) * -c.tx == missing and _fills_a_part(c.op)]
+    own = [
+        c for c in b.copies if (ctas - 1) * -c.tx == missing
+        and (_fills_a_part(c.op) or _names_one_cta(b.case, c))
+    ]  # fmt: skip
     if not b.expects or ctas == 1 or len(own) != 1:
         return None
+    what = "is not multicast" if _fills_a_part(own[0].op) else "names its own CTA only by its mask"
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed: one copy "
-        "is not multicast",
+        f"{what}",
         (b.case.of(own[0], f"completes {-own[0].tx} bytes in its own CTA only"), *b.expecting()),
         f"let this copy name all {ctas} CTAs by a multicast mask, or expect {b.have} bytes",
         facts=Stated(bytes=(b.want, b.have)),
@@ -256,11 +260,30 @@ def _unexpected(b: _Balance) -> Cause | None:
     return Cause(
         f"copies complete {have} bytes on {label} that no expect_tx covers: its phase ends without "
         "them",
-        (*(b.case.of(c, f"arrives on {label} and expects no bytes")
-           for c in one_each(own or arrivals)), *b.completing(b.copies)),
+        (*_in_other_turns(b), *(b.case.of(c, f"arrives on {label} and expects no bytes")
+                                for c in one_each(own or arrivals)), *b.completing(b.copies)),
         f"expect the {have} bytes with the arrival: arrive.expect_tx on {label}",
         facts=Stated(bytes=(have,)),
     )  # fmt: skip
+
+
+def _in_other_turns(b: _Balance) -> Iterator[Participant]:
+    """The expectation that a warp makes in other turns of the loop in which it copies, on barriers
+    of the same array."""
+    history = b.case.history
+    for copy in b.copies:
+        for op in history.code_of(copy.warp):
+            expects = any(
+                isinstance(e, fx.Expects) or (isinstance(e, fx.Arrives) and e.bytes is not None)
+                for e in op.effects()
+            )
+            loop = b.case.loop_range(op)
+            if not expects or loop is None or loop != b.case.loop_range(copy.op):
+                continue
+            named = history.acts_on(op, b.on, fx.Expects, fx.Arrives)
+            if named and history.executions(copy.warp, op.number):
+                yield b.case.warp(copy.warp, op, "expects bytes in other turns of the loop")
+                return
 
 
 #: what may be wrong with a balance, the most telling first; the last two answer whatever it is
@@ -279,6 +302,17 @@ def _fills_a_part(op: Op) -> bool:
     return ranked and not any(
         isinstance(e, fx.Completes) and e.multicast is not None for e in effects
     )
+
+
+def _names_one_cta(case: Case, landed: Touch) -> bool:
+    """Whether a multicast copy has completed bytes in the CTA of its warp, and in no other."""
+    multicast = any(
+        isinstance(e, fx.Completes) and e.multicast is not None for e in landed.op.effects()
+    )
+    return multicast and landed.on.cta is landed.warp.cta and all(
+        t.on.cta is landed.on.cta for t in case.history.credits(warp=landed.warp)
+        if t.op is landed.op and t.tx < 0
+    )  # fmt: skip
 
 
 def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:

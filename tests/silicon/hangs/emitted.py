@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.blame.known import Known, collection
 from tests.silicon.hangs.task import STUCK, Task
 from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.emitter import Source
+from tilesim.ir.loc import Loc
 from tilesim.kernels.outcome import inputs_of, run
 from tilesim.kernels.registry import Case, cases
 from tilesim.ptx.description import to_json
@@ -22,14 +24,16 @@ _ARCH = "sm_90a"
 def tasks(folder: Path) -> Iterator[Task]:
     """Those that deadlock, with what mends them where the collection has that."""
     folder.mkdir(parents=True, exist_ok=True)
+    known = {one.name: one for one in collection()}
     for case in cases():
         if case.expected == "failed" and set(run(case).rules) & STUCK:
-            made = _task(case, folder)
+            made = task_of(case, folder, known.get(case.target.removeprefix("tilesim.kernels.")))
             if made is not None:
                 yield made
 
 
-def _task(case: Case, folder: Path) -> Task | None:
+def task_of(case: Case, folder: Path, known: Known | None) -> Task | None:
+    """One of them, its source in a folder; None if it is not for the device."""
     program = case.build()
     if program.target.name != _ARCH:
         return None
@@ -40,17 +44,21 @@ def _task(case: Case, folder: Path) -> Task | None:
     launch = to_json(describe(source, inputs_of(case)))
     return Task(
         f"emitted/{name}", path, (launch,), derived=True,
-        culprits=_marked(source, path.name),
+        culprits=_culprits(source, path.name, frozenset() if known is None else known.culprits),
     )  # fmt: skip
 
 
-def _marked(source: Source, name: str) -> frozenset[str]:
-    """The lines of the emitted text that come from lines that are marked as mistakes."""
+def _culprits(source: Source, name: str, apart: frozenset[Loc]) -> frozenset[str]:
+    """The lines of the emitted text that come from lines that are marked as mistakes, or in which
+    the kernel and its right twin are ``apart``."""
+    differ = {(loc.file, loc.line) for loc in apart}
     found = set()
     for number in range(1, source.text.count("\n") + 2):
         loc = source.loc(number)
         if loc is None:
             continue
+        if (loc.file, loc.line) in differ:
+            found.add(f"{name}:{number}")
         try:
             lines = Path(loc.file).read_text().splitlines()
         except OSError:

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.blame.known import collection
 from docs.generate_hangs import PAGE, RESULTS
 from docs.generate_hangs import page as hangs_page
 from tests.gpu import needs
+from tests.ptx.test_cuda import compiled
 from tests.silicon.hangs.answer import Answer, Barrier, Place, lines_of, marked
 from tests.silicon.hangs.campaign import Campaign, Prepared, starts
+from tests.silicon.hangs.emitted import task_of
 from tests.silicon.hangs.facts import facts
 from tests.silicon.hangs.hang import Limits, Undead, end_with, run
 from tests.silicon.hangs.own import PROGRAMS, ROWS, STATES, Row
@@ -37,6 +40,7 @@ from tests.silicon.hangs.triton_task import TASKS
 from tilesim.autopsy.pipeline import autopsy
 from tilesim.capture.folder import Folder
 from tilesim.capture.program import against_stub
+from tilesim.kernels.registry import cases
 from tilesim.ptx.parser import read
 
 BY_NAME = {row.name: row for row in ROWS}
@@ -526,6 +530,24 @@ _LAUNCHES = [
     },
     {"entry": "second", "grid": [1], "block": [32], "dependent": True, "params": [_FLAG]},
 ]  # fmt: skip
+
+
+#: bugs of the collection that hang in one of two CTAs
+_OF_ONE_CTA = ("cluster_arrivals::uneven_pair", "role_agreement::idle_cta[tiles=1]")
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", _OF_ONE_CTA)
+def test_culprits_of_what_is_emitted(name: str, tmp_path: Path) -> None:
+    """The lines that are marked, and those of the right twin that differ; one of them is named."""
+    case = next(c for c in cases() if c.target.endswith(f".{name}") and c.fails)
+    known = next(k for k in collection() if k.name.endswith(f".{name}"))
+    task = task_of(case, tmp_path, known)
+    assert task is not None
+    ptx = compiled(task.source.read_text())
+    _, report = checked(ptx, task.launches[0])
+    lines = {place.partition(":")[2] for place in named_by(report.findings[0])}
+    assert lines & {place.partition(":")[2] for place in task.culprits}
 
 
 def test_what_a_finding_names_first_is_the_culprit() -> None:
