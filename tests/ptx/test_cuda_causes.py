@@ -104,6 +104,10 @@ WORDS = {
         "f (warp 1) stores to f::words+4"),
     "another value": ("words[1] = 1;", "words[2] = 2;", "f (warp 0) polls f::words+8 for another "
                       "value than it is left with"),
+    "polls by an atomic": (
+        "while (words[2] != 1)", "while (atomicAdd((int *)words + 2, 0) != 1)",
+        "f (warp 0) polls f::words+8, to which nothing stores any more: f (warp 1) stores to "
+        "f::words+4"),
     "a store that is still to come": (
         "words[1] = 1;", "{ words[1] = 1; while (words[3] == 0) {} words[2] = 1; }",
         "f (warp 0) polls f::words+8 for another value than it is left with"),

@@ -663,7 +663,7 @@ def _polls(case: Case, stuck: Stuck) -> list[Accessed]:
     reads = [
         a for a in case.history.accesses
         if a.access.warp.origin is stuck.warp and a.access.op.number in loop
-        and not a.access.write and strong(a.access.op, fx.Reads)
+        and strong(a.access.op, fx.Reads)
     ]  # fmt: skip
     last = {a.access.op.number: a for a in reads}
     return [a for a in reads if _meet(a, last[a.access.op.number])]
@@ -704,13 +704,13 @@ def _missed(case: Case, stuck: Stuck, polls: list[Accessed], after: int) -> Acce
         return None
     looks = [
         a for a in case.history.accesses
-        if a.at > after and not a.access.write and strong(a.access.op, fx.Reads)
+        if a.at > after and strong(a.access.op, fx.Reads)
     ]  # fmt: skip
     found = (
         a for a in reversed(_stores(case))
         if a.at > after and a.memory is memory and a.footprint.place[0] == array
         and a.access.warp.origin is not stuck.warp and strong(a.access.op, fx.Writes)
-        and not any(_meet(a, look) for look in looks)
+        and not any(_meet(a, look) for look in looks if look is not a)
     )  # fmt: skip
     return next(found, None)
 
