@@ -630,8 +630,9 @@ def _bar(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
     threads: int | None = None
     if isinstance(operands[0], Register):
         whole, number = number, number & 0xF
-        threads = (read(operands[1]) if len(operands) > 1 else whole) >> 16 & 0xFFF or None
-    elif len(operands) > 1:
+        if len(operands) < 2:
+            threads = whole >> 16 & 0xFFF or None
+    if len(operands) > 1:
         threads = read(operands[1])
         if isinstance(operands[1], Register):
             threads = threads >> 16 & 0xFFF
