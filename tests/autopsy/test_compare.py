@@ -536,3 +536,24 @@ def test_ctas_are_compared_with_those_that_stand_otherwise(
     monkeypatch.setattr("tilesim.autopsy.compare._differences", differences)
     assert ring.compared(ring.ring(parity=0)).kind == "nearest"
     assert len(counted) < 50
+
+
+@pytest.mark.parametrize(("at", "kind"), [(FULL, "same"), (FULL + 8, "nearest")])
+def test_a_barrier_that_no_warp_waits_for_may_differ(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch, at: int, kind: str
+) -> None:
+    before = vars(compare_module)["_state_at"]
+
+    def state_at(cta: Any, address: int, arch: tuple[int, int]) -> Any:
+        state = before(cta, address, arch)
+        return state._replace(pending=state.pending + 7) if address == at else state
+
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", state_at)
+    match = ring.compared(ring.ring())
+    assert match.kind == kind, match
+    if kind == "same":
+        assert "mbarriers that no warp waits for are in another state than in its deadlock" in (
+            match.says
+        )
+        (differs,) = match.differs
+        assert differs.startswith("CTAs 0-2: mbarrier 0xc00 is in a phase of parity ")

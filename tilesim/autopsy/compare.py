@@ -359,11 +359,13 @@ class _Places:
 
 
 class _Difference(NamedTuple):
-    """In what the dump differs from the run: a warp of a CTA, or a barrier (no warp)."""
+    """In what the dump differs from the run: a warp of a CTA, or a barrier (no warp), of which the
+    address is that in the dump."""
 
     warp: int | None
     there: str
     here: str
+    barrier: int | None = None
 
 
 def _differences(there: _There, here: _Here, places: _Places) -> list[_Difference]:
@@ -389,7 +391,8 @@ def _differences(there: _There, here: _Here, places: _Places) -> list[_Differenc
             own_state = there.state(address + shift)
             if own_state is not None and own_state != state:
                 what = f"mbarrier {address + shift:#x}"
-                differences.append(_Difference(None, f"{what} {own_state}", f"it {state}"))
+                differs = _Difference(None, f"{what} {own_state}", f"it {state}", address + shift)
+                differences.append(differs)
     return differences
 
 
@@ -604,6 +607,8 @@ def _judged(hang: _Hang, mir: Mir, report: Report, rebuilt: Rebuilt, until: floa
         other = _other_schedule(mir, hang, found, until)
         if other is not None and not other.distance:
             return _same_hang(hang, other, report)
+        if found.counterparts and _waits_alike(hang, found):
+            return _same_waits(hang, found, report)
         if found.counterparts:
             nearer = other is not None and other.distance < found.distance
             return _nearest(other if nearer and other is not None else found, report)
@@ -775,6 +780,23 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     )  # fmt: skip
 
 
+def _waits_alike(hang: _Hang, found: _Compared) -> bool:
+    """Whether all that differs are mbarriers that no warp of the dump waits for."""
+    stands = [s for cta in hang.ctas.values() for own in cta.stands.values() for s in own]
+    if any(s.kind == "mbarrier" and s.barrier is None for s in stands):
+        return False  # it may be one of those
+    awaited = {s.barrier for s in stands if s.kind == "mbarrier"}
+    differences = (d for own in found.differences.values() for d in own)
+    return all(d.warp is None and d.barrier not in awaited for d in differences)
+
+
+def _same_waits(hang: _Hang, found: _Compared, report: Report) -> Match:
+    """A hang whose waits are those of the dump: what else differs is said."""
+    match = _same_hang(hang, found, report)
+    says = "mbarriers that no warp waits for are in another state than in its deadlock"
+    return replace(match, says=(*match.says, says), differs=(*_shown(found),))
+
+
 def _nearest(found: _Compared, report: Report) -> Match:
     matched = sum(not one for one in found.differences.values())
     return Match(
@@ -790,7 +812,7 @@ def _shown(found: _Compared) -> Iterator[str]:
     """The differences, those of warps and CTAs that differ in the same way together."""
     together: dict[tuple[str, str], dict[int, list[int | None]]] = {}
     for cta, differences in found.differences.items():
-        for warp, there, here in differences:
+        for warp, there, here, _ in differences:
             together.setdefault((there, here), {}).setdefault(cta.number, []).append(warp)
     for number, ((there, here), ctas) in enumerate(together.items()):
         if number == _MOST_SAID:
