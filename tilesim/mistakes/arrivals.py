@@ -195,7 +195,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         elif some is not None:
             sides.insert(0, some)
         elif without is not None or of_all or (few and _leaves_out(case, on, credits)):
-            sides = [*sides[1:], *init]
+            sides = [*(side for side in sides if side not in init), *init]
         what = f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use"
         fix = f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
         fix += f"of {total}, or initialise it with {total}"
