@@ -147,9 +147,14 @@ def answered(program: Program | Mir) -> None:
         check(program, **CHECK)
 
 
+#: of a loop of another role, whose variable this one has not set
+WAIT_OF_ANOTHER = "mbarrier.wait empty[i % 2], ((i // 2) & 1) ^ 1"
+
+
 @settings(max_examples=50, deadline=None)
 @given(edited(TILE))
 @example(TILE.replace("mbarriers full: 2", "mbarriers full: 4294967296"))
+@example(TILE.replace("tile.load f, sA", f"{WAIT_OF_ANOTHER}\n            tile.load f, sA"))
 @example(TILE.replace("warps=5", "warps=5, grid={2147483647, 65535, 65535}"))
 def test_tile_texts(text: str) -> None:
     with suppress(TilesimError):

@@ -15,6 +15,7 @@ from tilesim.ir.frozen import cached
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Mir
 from tilesim.records import dataclass
+from tilesim.sim.machine.unknown import open_lanes
 from tilesim.sim.machine.warp import Agent
 
 #: what a loop does that only tests whether something has happened
@@ -115,6 +116,8 @@ def value_in(warp: Agent, name: str) -> int | None:
     value = None if slot is None else warp.registers[slot]
     if value is None or type(value) is int:
         return value
+    if open_lanes(value):
+        return None
     lanes = np.asarray(value).ravel()
     return int(lanes[0]) if lanes.size == 1 or (lanes == lanes[0]).all() else None
 
