@@ -56,18 +56,6 @@ def test_a_warpgroup_synchronises_between_two(wrong: str, right: str, strict: St
     assert (fixed.verdict, fixed.findings) == ("proved", ())
 
 
-def all_of_them(k: Builder) -> None:
-    """A warpgroup asks for as many registers as it has been given, if not for more."""
-    k.setmaxnreg("inc", 256)
-
-
-def test_registers_are_given_out_in_units_of_8() -> None:
-    """ptxas uses 255 at most, and Triton's warps then ask for 256 (I2)."""
-    assert check(build(all_of_them, warps=4, registers=249)).verdict == "proved"
-    report = check(build(all_of_them, warps=8, registers=248))
-    assert "register-pool" in {found.rule for found in report.findings}
-
-
 def repeated(k: Builder, *, second: int) -> None:
     with k.role("WG", range(4)):
         k.setmaxnreg("dec", 40)

@@ -35,8 +35,9 @@ _LEAST, _MOST = 1 << 32, 1 << 57
 #: by which bits addresses are told from other numbers: a process has its allocations near to each
 #: other, at large numbers
 _NEAR = 40
-#: shared memory is given out in units
-_UNIT = 128
+#: shared memory is given out in units, and so are the registers of a thread (I2): of 255, which is
+#: the most that ptxas uses, a kernel has 256
+_UNIT, _REGISTERS = 128, 8
 _POINTER = 8
 #: of a tensor map: the bit from which the promotion of cache lines stands, and the bytes that
 #: describe it (the others repeat parts of them)
@@ -125,9 +126,10 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
         )
         assumed.append(Assumed("buffer sizes", text))
     most = entry.directives.get("maxnreg")
+    registers = -(-grid.registers // _REGISTERS) * _REGISTERS
     launch = Launch(
         entry.name, grid.grid, grid.block, grid.cluster if all(grid.cluster) else UNSAID, dynamic,
-        min(grid.registers, most[0]) if most else grid.registers or None,
+        min(registers, most[0]) if most else registers or None,
         cooperative=cooperative, params=_changed(params, _sized), about=f"as in {dump.path.name}",
     )  # fmt: skip
     return Rebuilt(launch, tuple(assumed), dict(_addresses(params, where, data)))

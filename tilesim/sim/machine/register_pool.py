@@ -27,13 +27,12 @@ _MAX_GRANTS = 512
 def launch_registers(mir: Mir) -> int:
     """Registers per thread at launch: as declared, else the most one CTA per SM can have.
 
-    A kernel of 255 registers, which is the most that ptxas uses, has been given 256.
     ptxas decides what was not declared: not more than the first setmaxnreg.inc of a warp asks for,
     which may not lower the count (E13).
     """
     program = mir.kernel
     if program.registers is not None:
-        return -(-program.registers // _UNIT) * _UNIT
+        return program.registers
     share = program.target.registers // (32 * program.warps)
     most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
     if not any(isinstance(e, Registers) for effects in mir.effects for e in effects):
