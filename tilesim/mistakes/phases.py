@@ -369,7 +369,7 @@ def without_a_peer(case: Case) -> Cause | None:
                 if where is not None:
                     return Cause(
                         f"{warp} does not arrive on {on.label} in phase {stuck.phase}, as it did "
-                        "in the one before and as the other warps do",
+                        f"in the one before and as {peer} does",
                         (case.warp(warp, where, "does not hold in this turn"),
                          case.warp(warp, op, "is left out then", on)),
                         f"let {warp} arrive on {on.label} in every phase",

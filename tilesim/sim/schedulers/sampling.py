@@ -26,10 +26,8 @@ _VIOLATIONS = 6
 #: instructions of all of them, if they are more; each lane that acts apart executes one
 _LEAST, _EFFORT = 4, 10_000
 #: scheduling points after which a schedule by chance is cut off that goes on and on, and times the
-#: instructions of the timed run, if that is more
+#: instructions of the timed run, if that ends and this is more
 _POINTS, _TIMES = 200_000, 20
-#: scheduling points of such a schedule where the timed one does not end either
-_ENDLESS = 20_000
 #: schedules that a worker process runs at a time
 _BATCH = 8
 
@@ -58,12 +56,9 @@ def worthwhile(schedules: int, first: Run, violations: list[Violation]) -> int:
     is left open is nothing that they decide.
 
     A number that is not known, an order that no move of the machine shows: others may still fail
-    by something else, in what the timed one did not come to; but they cost as much as it did. Where
-    the timed one does not end, those by chance hardly do.
+    by something else, in what the timed one did not come to; but they cost as much as it did.
     """
     told = any(o.nondeterminism and o.explorable for o in first.outcomes)
-    if _endless(first):
-        return min(schedules, _LEAST)
     if told or violations:
         return schedules
     cost = first.stats.instructions + first.stats.by_parts
@@ -74,7 +69,7 @@ def longest(first: Run) -> int:
     """After how many scheduling points schedules by chance are cut off, which may never end where
     the timed one does: a warp that looks at a clock may have come too late."""
     if _endless(first):
-        return _ENDLESS
+        return _POINTS
     return max(_POINTS, _TIMES * first.stats.instructions)
 
 
