@@ -276,8 +276,11 @@ def write_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
             return
         beside = place.with_name(f"{place.name}.new")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(place)
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 @contextmanager
