@@ -14,7 +14,7 @@ from tilesim.autopsy.compare import Match, compare
 from tilesim.autopsy.core_dump import CoreDump
 from tilesim.autopsy.find_ptx import FoundPtx, find_ptx, loaded
 from tilesim.autopsy.launch import Assumed, Rebuilt, rebuild
-from tilesim.autopsy.ptx_lines import with_positions
+from tilesim.autopsy.ptx_lines import waits_of, with_positions
 from tilesim.autopsy.waits import (
     Group,
     MbarrierWait,
@@ -467,19 +467,26 @@ A:
 """
 
 
+def of_two(ring: Hang, monkeypatch: pytest.MonkeyPatch, text: str, second: int, ctas: int) -> Match:
+    """A kernel whose two warps wait for an mbarrier each, in the dump for the one at 0x400 and for
+    the one at ``second``; their states are not known."""
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    module = read(text, "f.ptx")
+    ptx = FoundPtx(text, "f.ptx", "", True, "", (), module, module.entries[0])
+    (line,) = waits_of(text)
+    at = Instruction(0, "", "SYNCS", (), ptx=line)
+    groups = ring.groups(
+        *(((n,), MbarrierWait(at, True, "", a, None, 0)) for n, a in enumerate((0x400, second)))
+    )
+    made = Rebuilt(Launch("f", (ctas, 1, 1), (64, 1, 1)), ())
+    return compare(ring.dump, ptx, module, made, groups)
+
+
 @pytest.mark.parametrize(("second", "kind"), [(0x408, "same"), (0x410, "nearest")])
 def test_barriers_of_one_variable_keep_their_distance(
     ring: Hang, monkeypatch: pytest.MonkeyPatch, second: int, kind: str
 ) -> None:
-    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
-    module = read(TWO, "f.ptx")
-    ptx = FoundPtx(TWO, "f.ptx", "", True, "", (), module, module.entries[0])
-    at = Instruction(0, "", "SYNCS", (), ptx=23)
-    groups = ring.groups(
-        *(((n,), MbarrierWait(at, True, "", a, None, 0)) for n, a in enumerate((0x400, second)))
-    )
-    made = Rebuilt(Launch("f", (3, 1, 1), (64, 1, 1)), ())
-    assert compare(ring.dump, ptx, module, made, groups).kind == kind
+    assert of_two(ring, monkeypatch, TWO, second, 3).kind == kind
 
 
 TRIES = TWO.replace("A:\n", "A:\n    mov.u32 %r3, 0;\nC:\n").replace(
@@ -494,16 +501,8 @@ def test_tries_that_go_on_and_on(
     ring: Hang, monkeypatch: pytest.MonkeyPatch, second: int, kind: str
 ) -> None:
     """Four tries at a time, in a loop that never ends: no schedule ends in a deadlock."""
-    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
-    module = read(TRIES, "f.ptx")
-    ptx = FoundPtx(TRIES, "f.ptx", "", True, "", (), module, module.entries[0])
-    at = Instruction(0, "", "SYNCS", (), ptx=25)
-    groups = ring.groups(
-        *(((n,), MbarrierWait(at, True, "", a, None, 0)) for n, a in enumerate((0x400, second)))
-    )
-    made = Rebuilt(Launch("f", (1, 1, 1), (64, 1, 1)), ())
     before = process_time()
-    match = compare(ring.dump, ptx, module, made, groups)
+    match = of_two(ring, monkeypatch, TRIES, second, 1)
     assert process_time() - before < 20  # of a minute
     assert match.kind == kind, match
     assert match.report is not None
