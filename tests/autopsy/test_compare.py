@@ -556,3 +556,47 @@ def test_a_barrier_that_no_warp_waits_for_may_differ(
         )
         (differs,) = match.differs
         assert differs.startswith("CTAs 0-2: mbarrier 0xc00 is in a phase of parity ")
+
+
+CLUSTER = TWO.replace("f()\n", "f() .reqnctapercluster 3, 1, 1\n").replace(
+    "    shr.u32 %r3, %r2, 5;\n", "    mov.u32 %r3, %cluster_ctarank;\n    min.u32 %r3, %r3, 1;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        ((0, 1, 1), None),
+        (
+            (0, 0, 0),
+            "CTAs 1-2 warp 0: waits for mbarrier 0x400, parity 0; in the deadlock of check",
+        ),
+        (
+            (1, 1, 1),
+            "CTAs 1-2 warp 0: waits for mbarrier 0x408, parity 0; in the deadlock of check",
+        ),
+        ((0, 1), "CTA 0: CTA 2 of its cluster has ended; in the deadlock of check: waits on bar+8"),
+    ],
+)
+def test_ctas_of_a_cluster_stand_as_those_of_one_cluster(
+    ring: Hang, monkeypatch: pytest.MonkeyPatch, waits: tuple[int, ...], said: str | None
+) -> None:
+    """The first waits for another barrier than the others."""
+    monkeypatch.setattr("tilesim.autopsy.compare._state_at", lambda *given, **named: None)
+    dump = CoreDump(DUMPS / "ring.nvcudmp.gz")
+    for cta in dump.ctas:
+        cta.cluster_size = (3, 1, 1)
+    module = read(CLUSTER, "f.ptx")
+    ptx = FoundPtx(CLUSTER, "f.ptx", "", True, "", (), module, module.entries[0])
+    at = Instruction(0, "", "SYNCS", (), ptx=waits_of(CLUSTER)[0])
+    groups = [
+        Group(cta, (0,), 1, 0, MbarrierWait(at, True, "", 0x400 + 8 * n, None, 0))
+        for cta, n in zip(dump.ctas, waits, strict=False)
+    ]
+    made = Rebuilt(Launch("f", (3, 1, 1), (32, 1, 1), (3, 1, 1)), ())
+    match = compare(dump, ptx, module, made, groups)
+    if said is None:
+        assert (match.kind, match.differs) == ("same", ()), match
+    else:
+        assert match.kind == "nearest", match
+        assert match.differs[0].startswith(said)

@@ -5,8 +5,9 @@ does a run of the machine that ends in a deadlock. They are *the same hang* if e
 has a CTA of the run in which the same warps wait at the same instructions for the same: barriers of
 both are told by a mapping that has to be one-to-one, keep the distances inside of a variable, and
 agree with the state of each barrier (phase, pending arrivals, pending bytes). CTAs need not have
-the same numbers, as CTAs of one kernel take the same steps. Otherwise the run with the fewest
-differences is the nearest; other schedules are tried before that is said.
+the same numbers, as CTAs of one kernel take the same steps; those of a cluster stand as the CTAs of
+one cluster of the run, rank by rank, and have ended where those have. Otherwise the run with the
+fewest differences is the nearest; other schedules are tried before that is said.
 
 What the dump does not say (a register that is overwritten, memory that was not dumped, a line of
 code without a table) is taken to agree.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from functools import partial
+from math import prod
 from time import monotonic
 from typing import Literal, NamedTuple
 
@@ -154,6 +156,8 @@ class _Stand(NamedTuple):
     instead: tuple[_Stand, ...] = ()
 
 
+#: of a run, by number of a cluster and rank: the CTAs in which a warp waits for ever
+_Run = Mapping[int, "Mapping[int, _Here]"]
 #: by warp, what it waits for; several where lanes of it stand apart
 _Stands = Mapping[int, Sequence[_Stand]]
 
@@ -170,9 +174,10 @@ class _There(NamedTuple):
 
 
 class _Here(NamedTuple):
-    """A CTA of a run that ended in a deadlock; ``barriers``: by variable and address, what they are
-    called and their states."""
+    """A CTA of a run that ended in a deadlock, and its number; ``barriers``: by variable and
+    address, what they are called and their states."""
 
+    number: int
     stands: _Stands
     barriers: Mapping[str, Mapping[int, tuple[str, _State]]]
 
@@ -233,10 +238,10 @@ def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | 
     return _NoMbarrier(word) if own is None else _State(own.parity, own.pending, own.tx)
 
 
-def _of_run(machines: Iterable[Machine]) -> dict[int, _Here]:
-    """What a run has left of each CTA in which a warp waits for ever, by its number. A run that an
-    error has ended before nothing could move any more has left nothing."""
-    found: dict[int, _Here] = {}
+def _of_run(machines: Iterable[Machine]) -> _Run:
+    """What a run has left of each CTA in which a warp waits for ever. A run that an error has ended
+    before nothing could move any more has left nothing."""
+    found: dict[int, dict[int, _Here]] = {}
     for machine in machines:
         if machine.env.peek() < Infinity:
             continue
@@ -252,7 +257,8 @@ def _of_run(machines: Iterable[Machine]) -> dict[int, _Here]:
                     called = one.named.seen_from(cta.number), _state(one)
                     barriers.setdefault(one.variable, {})[one.address] = called
             if any(agent.blocked is not None for agent in agents):
-                found[cta.number] = _Here(stands, barriers)
+                of_cluster = found.setdefault(cta.cluster.number, {})
+                of_cluster[cta.rank] = _Here(cta.number, stands, barriers)
     return found
 
 
@@ -359,8 +365,8 @@ class _Places:
 
 
 class _Difference(NamedTuple):
-    """In what the dump differs from the run: a warp of a CTA, or a barrier (no warp), of which the
-    address is that in the dump."""
+    """In what the dump differs from the run: a warp of a CTA, or a barrier, of which the address is
+    that in the dump, or else a CTA of the cluster."""
 
     warp: int | None
     there: str
@@ -479,45 +485,89 @@ class _Hang(NamedTuple):
     ctas: Mapping[Cta, _There]
     loops: _Loops
 
+    @property
+    def clusters(self) -> Iterator[dict[int, Cta]]:
+        """Its CTAs by rank, those of a cluster together."""
+        found: dict[object, dict[int, Cta]] = {}
+        for cta in self.ctas:
+            found.setdefault((cta.cluster_size, cta.cluster or cta.index), {})[cta.rank] = cta
+        yield from found.values()
 
-def _different(here: Mapping[int, _Here]) -> list[int]:
-    """The first of the CTAs of a run that stand in the same way, for each way: there may be as many
-    as in the dump, and to compare each with each takes minutes."""
+
+def _different(here: _Run) -> list[int]:
+    """The first of the clusters of a run that stand in the same way, for each way: there may be as
+    many as in the dump, and to compare each with each takes minutes."""
     found: dict[object, int] = {}
-    for number, cta in sorted(here.items()):
-        stands = frozenset(
-            (warp, tuple(one._replace(said="") for one in own)) for warp, own in cta.stands.items()
-        )
-        states = frozenset(
-            (variable, address, state)
-            for variable, some in cta.barriers.items()
-            for address, (_, state) in some.items()
-        )
-        found.setdefault((stands, states), number)
+    for number, cluster in sorted(here.items()):
+        way = frozenset((rank, _way(cta)) for rank, cta in cluster.items())
+        found.setdefault(way, number)
     return [*found.values()]
 
 
-def _compared(hang: _Hang, here: Mapping[int, _Here]) -> _Compared:
-    """Each CTA of a dump beside the CTA of a run that is nearest to it, itself if it is."""
+def _way(cta: _Here) -> object:
+    stands = frozenset(
+        (warp, tuple(one._replace(said="") for one in own)) for warp, own in cta.stands.items()
+    )
+    states = frozenset(
+        (variable, address, state)
+        for variable, some in cta.barriers.items()
+        for address, (_, state) in some.items()
+    )
+    return stands, states
+
+
+def _compared(hang: _Hang, here: _Run) -> _Compared:
+    """Each cluster of a dump beside the cluster of a run that is nearest to it, itself if it is."""
     places = _Places(hang.loops)
     differences: dict[Cta, list[_Difference]] = {}
     counterparts: dict[Cta, int] = {}
     firsts = _different(here)
-    for cta, own in hang.ctas.items():
-        best: tuple[int, _Places] | None = None
-        for number in dict.fromkeys((*(n for n in (cta.number,) if n in here), *firsts)):
+    cluster_of = {one.number: n for n, ctas in here.items() for one in ctas.values()}
+    for ctas in hang.clusters:
+        own = (cluster_of[cta.number] for cta in ctas.values() if cta.number in cluster_of)
+        best: tuple[int, int, _Places] | None = None
+        for number in dict.fromkeys((*own, *firsts)):
             tried = places.tried()
-            found = _differences(own, here[number], tried)
-            if best is None or len(found) < len(differences[cta]):
-                best, differences[cta] = (number, tried), found
-            if not found:
+            found = _of_cluster(hang, ctas, here[number], tried)
+            distance = sum(map(len, found.values()))
+            if best is None or distance < best[0]:
+                best = distance, number, tried
+                differences |= found
+            if not distance:
                 break
         if best is None:
-            ends = (_Difference(w, _said(s), "has ended") for w, s in own.stands.items())
-            differences[cta] = [*ends]
+            differences |= _of_cluster(hang, ctas, {}, places)
         else:
-            counterparts[cta], places = best
+            _, number, places = best
+            run = here[number]
+            counterparts |= {cta: run[r].number for r, cta in ctas.items() if r in run}
     return _Compared(differences, counterparts, places.names, places.exchanged)
+
+
+def _of_cluster(
+    hang: _Hang, ctas: Mapping[int, Cta], here: Mapping[int, _Here], places: _Places
+) -> dict[Cta, list[_Difference]]:
+    """In what each CTA of a cluster of a dump differs from that of its rank of one of a run. What
+    the dump lacks is said of the first: a CTA of its cluster that is not there has ended."""
+    found: dict[Cta, list[_Difference]] = {}
+    for rank, cta in ctas.items():
+        there = hang.ctas[cta]
+        found[cta] = (
+            _differences(there, here[rank], places)
+            if rank in here
+            else [_Difference(w, _said(s), "has ended") for w, s in there.stands.items()]
+        )
+    first = next(iter(ctas.values()))
+    ended = [r for r in range(prod(first.cluster_size or ())) if r in here and r not in ctas]
+    found[first] += (
+        _Difference(
+            None,
+            f"CTA {rank} of its cluster has ended",
+            _said([one for stands in here[rank].stands.values() for one in stands]),
+        )
+        for rank in ended
+    )
+    return found
 
 
 # ---------------------------------------------------------------------- the comparison
@@ -787,7 +837,7 @@ def _waits_alike(hang: _Hang, found: _Compared) -> bool:
         return False  # it may be one of those
     awaited = {s.barrier for s in stands if s.kind == "mbarrier"}
     differences = (d for own in found.differences.values() for d in own)
-    return all(d.warp is None and d.barrier not in awaited for d in differences)
+    return all(d.barrier is not None and d.barrier not in awaited for d in differences)
 
 
 def _same_waits(hang: _Hang, found: _Compared, report: Report) -> Match:
