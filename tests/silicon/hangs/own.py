@@ -1,8 +1,9 @@
 """The table of the programs in ``programs/``: what each leaves behind when it hangs.
 
-A program is a ``.cu`` file; with ``-DFIXED`` it is its right twin. Beside it, ``.launch.json`` has
-its launch, as `tilesim check` reads it; ``fixed`` in it are the fields that the twin has otherwise,
-``kernels`` the launches where there are several.
+A program is a ``.cu`` file; with ``-DFIXED`` it is its right twin. ``ring.cu`` is several: each has
+a mistake that a macro of its name makes. Beside it, ``.launch.json`` has its launch, as
+`tilesim check` reads it; ``fixed`` in it are the fields that the twin has otherwise, ``kernels``
+the launches where there are several.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Row:
     """A program: what it leaves behind, and whether it has a right twin.
 
     ``shows`` says what is shown in it. ``ends``: it does not hang. ``unchecked``: why
-    `tilesim.check` has no verdict on it.
+    `tilesim.check` has no verdict on it. ``source``: the source that makes its mistake among
+    others; empty: it has one of its own.
     """
 
     name: str
@@ -44,11 +46,22 @@ class Row:
     twin: bool = True
     ends: bool = False
     unchecked: str = ""
+    source: str = ""
 
     @property
     def path(self) -> Path:
         """Its source."""
-        return PROGRAMS / f"{self.name}.cu"
+        return PROGRAMS / f"{self.source or self.name}.cu"
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """The macros that make its mistake."""
+        return (self.name.upper(),) if self.source else ()
+
+    @property
+    def culprit(self) -> str:
+        """The mark of the lines one of which is to be changed."""
+        return self.name if self.source else "culprit"
 
     @property
     def answer(self) -> Answer:
@@ -56,19 +69,20 @@ class Row:
         marks = marked(self.path)
         places = tuple(
             Place(
-                w.kernel or self.name, numbers(w.ctas), numbers(w.warps), w.on, marks[w.at],
+                w.kernel or self.path.stem, numbers(w.ctas), numbers(w.warps), w.on, marks[w.at],
                 w.barrier, w.id, w.threads,
             )
             for w in self.waits
         )  # fmt: skip
-        return Answer(places, frozenset({self.rule}), marks.get("culprit", frozenset()))
+        return Answer(places, frozenset({self.rule}), marks.get(self.culprit, frozenset()))
 
 
-def _ring(name: str, shows: str, read: Barrier, fill: Barrier) -> Row:
-    """Warps 0 to 3 read stages, warp 4 fills them."""
+def _ring(name: str, shows: str, read: Barrier, fill: Barrier, *, twin: bool = False) -> Row:
+    """Warps 0 to 3 read stages, warp 4 fills them. One of the mistakes has the twin of all."""
     return Row(
         name, shows,
         (Waits("0-3", "mbarrier", "read", read), Waits("4", "mbarrier", "fill", fill)),
+        twin=twin, source="ring",
     )  # fmt: skip
 
 
@@ -99,7 +113,7 @@ STATES: tuple[tuple[int, Barrier], ...] = (
 IN_FLIGHT = 131072
 
 ROWS: tuple[Row, ...] = (
-    _ring("parity", "a phase that nothing has begun", Barrier(1, 1), Barrier(4, 4)),
+    _ring("parity", "a phase that nothing has begun", Barrier(1, 1), Barrier(4, 4), twin=True),
     _ring("count", "an arrival too many is counted", Barrier(1, 1), Barrier(1, 5)),
     _ring("bytes", "bytes that never come", Barrier(0, 1, 16), Barrier(4, 4)),
     _ring("lost", "an arrival is lost in a turn of a loop", Barrier(1, 1), Barrier(1, 4)),

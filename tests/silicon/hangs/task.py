@@ -84,7 +84,7 @@ def own_tasks(folder: Path) -> Iterator[Task]:
         document = json.loads(row.path.with_suffix(".launch.json").read_text())
         source, checked = folder / row.path.name, not row.unchecked
         yield Task(
-            f"own/{row.name}", source, launches(document), (),
+            f"own/{row.name}", source, launches(document), row.defines,
             None if row.ends else row.answer, ends=row.ends, checked=checked, about=row.shows,
         )  # fmt: skip
         if row.twin:

@@ -35,6 +35,7 @@ from tests.silicon.hangs.task import (
     fixed,
     launches,
     named_by,
+    own_tasks,
 )
 from tests.silicon.hangs.triton_task import TASKS
 from tilesim.autopsy.pipeline import autopsy
@@ -89,7 +90,7 @@ def _every() -> list[Any]:
 def test_answers_are_those_of_the_check(row: Row) -> None:
     """Each warp that the check says to wait does so in the table, at this line; and the twin is
     proved."""
-    ptx = ptx_of(row)
+    ptx = ptx_of(row, *row.defines)
     mir, report = checked(ptx, launched(row, ptx, right=False))
     if row.ends:
         assert report.verdict == "proved"
@@ -98,7 +99,7 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
     assert row.rule in report.rules
     if row.answer.culprits:
         assert named_by(report.findings[0]) & row.answer.culprits
-    found = answers_by(mir, report, row.name, frozenset())[0]
+    found = answers_by(mir, report, row.path.stem, frozenset())[0]
     places = row.answer.places
     for place in found.places:
         (cta,), (warp,) = place.ctas, place.warps
@@ -113,12 +114,25 @@ def test_answers_are_those_of_the_check(row: Row) -> None:
 
 
 def test_marks_are_where_the_table_says() -> None:
+    said: dict[Path, set[str]] = {}
     for row in ROWS:
-        names = set(marked(row.path))
-        assert names == {w.at for w in row.waits} | ({"culprit"} & names), row.name
+        said.setdefault(row.path, set()).update({row.culprit} & set(marked(row.path)))
+        said[row.path].update(w.at for w in row.waits)
         assert row.ends or row.answer.places
+        assert row.answer.culprits or not row.source
+    assert {path: set(marked(path)) for path in PROGRAMS.glob("*.cu")} == said
     assert len(STATES) == 20
     assert {task.name for task in TASKS if not task.answer.places} == set()
+
+
+def test_tasks_of_the_table(tmp_path: Path) -> None:
+    """Mistakes of one source are compiled one at a time, and their right twin once."""
+    defines = {task.id: task.defines for task in own_tasks(tmp_path)}
+    ring = {id: given for id, given in defines.items() if id.split("/")[1] in ("parity", "count")}
+    assert ring == {
+        "own/parity": ("PARITY",), "own/parity/fixed": ("FIXED",), "own/count": ("COUNT",),
+    }  # fmt: skip
+    assert defines["own/stale"] == ()
 
 
 def test_a_folder_of_cases(tmp_path: Path) -> None:
