@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -96,6 +97,10 @@ KERNEL word_of_peer(int* o, int n) { __shared__ volatile int w[4];
   if (threadIdx.x < 32) { while (w[1] == 0); }
   else { while (((volatile int*)o)[n] == 0); w[1] = n; }
   o[threadIdx.x] = n; }
+KERNEL first(int* o, int n) { __shared__ int s[128]; s[threadIdx.x] = n;
+  __syncthreads();
+  if (threadIdx.x == 0) asm volatile("st.global.u32 [%0], 7; fence.proxy.async;" :: "l"(o));
+  o[threadIdx.x + 1] = s[threadIdx.x ^ 1]; }
 """
 #: addresses of the mbarriers of `pair`
 FULL, EMPTY = 0x800, 0x808
@@ -112,9 +117,23 @@ def question(name: str, line: str) -> Instruction:
     return again(KERNELS, function(name), line)
 
 
-def graph(folder: Path, name: str, blocks: Sequence[Block], **rest: object) -> WaitFor:
+class Rest(TypedDict, total=False):
+    """What else `dump_of` is given."""
+
+    block: int
+    called: Mapping[str, int]
+    grid: int
+    cluster: int
+    memory: Sequence[Memory]
+    release: tuple[int, int]
+    barriers: Mapping[int, tuple[int, int]]
+    convergence: Mapping[int, int]
+    arch: tuple[int, int]
+
+
+def graph(folder: Path, name: str, blocks: Sequence[Block], **rest: Unpack[Rest]) -> WaitFor:
     """The graph of a dump of a kernel above."""
-    dump = dump_of(folder / "dump", cubin(KERNELS), name, blocks, **rest)  # type: ignore[arg-type]
+    dump = dump_of(folder / "dump", cubin(KERNELS), name, blocks, **rest)
     return graph_of(dump, function(name))
 
 
@@ -350,7 +369,8 @@ def test_a_named_barrier_to_which_half_of_a_warp_has_come(tmp_path: Path) -> Non
     assert not one.passing
     assert [s.groups[0].lanes for s in one.supplies] == [0xFFFF0000]
     ended = [*stands[:2], Stand(2, bar.pc + 32, 0xFFFF)]  # with the other half of warp 2
-    assert entry(graph(tmp_path, "parts", [Block(ended)], block=96), 0, 1).passing
+    released = graph(tmp_path, "parts", [Block(ended)], block=96)
+    assert {type(one.wait) for one in released.entries} == {Running}
 
 
 @needs.compiler
@@ -389,6 +409,31 @@ def test_a_barrier_of_a_loop_that_another_warp_has_passed(tmp_path: Path) -> Non
     stands = [Stand(0, bar.pc + 16), Stand(1, bar.pc + 16), waiting(2, ask, 0x400, 0)]
     one = entry(graph(tmp_path, "turns", [Block(stands)], block=96), 0, 1)
     assert isinstance(one.wait, NamedBarrierWait)
+    assert not one.passing
+    stands[2] = Stand(2, bar.pc + 16)
+    whole = entry(graph(tmp_path, "turns", [Block(stands)], block=96), 0, 1, 2)
+    assert whole.passing
+    assert whole.state[-1] == "all that it counts have come: the wait is about to pass"
+
+
+@needs.compiler
+def test_a_barrier_to_which_all_have_come_and_behind_which_lanes_part(tmp_path: Path) -> None:
+    """Lane 0 stores, the others of its warp are where they meet it: no thread waits any more."""
+    code = function("first")
+    bar = next(one for one in code.code.values() if one.base == "BAR")
+    store = found(KERNELS, code, "if (threadIdx.x == 0) asm volatile", "STG")
+    meeting = next(one for one in code.code.values() if one.base == "BSYNC" and one.pc > bar.pc)
+    warp0 = [Stand(0, store.pc - 32, 1), Stand(0, meeting.pc, ALL - 1)]
+    rest = [Stand(n, bar.pc + 16) for n in (1, 2, 3)]
+
+    def waits(stands: Sequence[Stand]) -> dict[tuple[int, ...], type]:
+        graph_ = graph(tmp_path, "first", [Block(stands)], convergence={0: ALL})
+        return {g.warps: type(g.wait) for g in graph_.groups if g.lanes & 1}
+
+    assert waits([*warp0, *rest]) == {(0,): Running, (1, 2, 3): Running}
+    # one has not come to it, or may have ended before it
+    assert waits([*warp0, *rest[:2], Stand(3, bar.pc)])[(0,)] is NamedBarrierWait
+    assert waits([*warp0, *rest[:2]])[(0,)] is NamedBarrierWait
 
 
 @needs.compiler
@@ -503,9 +548,9 @@ def test_a_word_of_shared_memory_that_a_warp_is_to_store(tmp_path: Path) -> None
     other = found(KERNELS, code, "else { while (((volatile int*)o)[n] == 0); w[1]", "LDG")
     operand = poll.operands[1]
     register = int(operand.strip("[]UR").split("+")[0])
-    value = 0x404 - (4 if "+0x4" in operand else 0)
-    kind = "uniform" if "UR" in operand else "registers"
-    polls = Stand(0, poll.pc, **{kind: {register: value}})  # type: ignore[arg-type]
+    held = {register: 0x404 - (4 if "+0x4" in operand else 0)}
+    uniform = "UR" in operand
+    polls = Stand(0, poll.pc, registers={} if uniform else held, uniform=held if uniform else {})
     graph_ = graph(tmp_path, "word_of_peer", [Block([polls, Stand(1, other.pc)])], block=64)
     one = entry(graph_, 0)
     assert isinstance(one.wait, Poll)

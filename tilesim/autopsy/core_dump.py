@@ -183,6 +183,12 @@ class Grid(NamedTuple):
         """How many CTAs it has."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    @property
+    def warps(self) -> int:
+        """How many warps a CTA begins with."""
+        x, y, z = self.block
+        return -(-x * y * z // LANES)
+
 
 class Lane(NamedTuple):
     """A thread: its program counter, its place in the block, the exception that it has met (0:

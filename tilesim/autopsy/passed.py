@@ -2,7 +2,7 @@
 
 A warp that stands just behind a barrier waits at it, or has just passed it. If all warps of its
 CTA come to each round of the barrier, the rounds are counted: a warp that has come to no more of
-them than another one has passed has passed them all.
+them than another one has passed, or than all have come to, has passed them all.
 """
 
 from __future__ import annotations
@@ -33,29 +33,31 @@ class Passed:
     def without(self, groups: Sequence[Group]) -> Iterator[Group]:
         """The groups of a CTA; those that have passed the barrier just before them do not wait."""
         for group in groups:
-            witness = self._witness(group, groups)
-            if witness is None:
+            why = self._passed(group, groups)
+            if not why:
                 yield group
                 continue
-            one = group.wait.instruction
-            assert one is not None
-            evidence = (
-                f"has passed {one} just before: warp {witness.warps[0]} of its CTA has passed "
-                "as many rounds of it"
-            )
+            evidence = f"has passed {group.wait.instruction} just before: {why} rounds of it"
             at = self.launch.function.code[group.pc]
             yield replace(group, wait=Running(at, False, evidence))
 
-    def _witness(self, group: Group, groups: Sequence[Group]) -> Group | None:
-        """A group that has passed as many rounds as the warps of another have come to."""
+    def _passed(self, group: Group, groups: Sequence[Group]) -> str:
+        """What shows that the warps of a group have passed the barrier just before them; "" if
+        nothing does."""
         wait = group.wait
         if not isinstance(wait, NamedBarrierWait) or wait.certain or not wait.issued:
-            return None
+            return ""
         rounds = None if wait.id is None else self._of(wait.id)
         most = None if rounds is None else rounds.most(group.pc)
         if rounds is None or most is None:
-            return None
-        return next((g for g in groups if g is not group and rounds.passed(g.pc) >= most), None)
+            return ""
+        for other in groups:
+            if other is not group and rounds.passed(other.pc) >= most:
+                return f"warp {other.warps[0]} of its CTA has passed as many"
+        alive = {warp for one in groups for warp in one.warps}
+        if len(alive) == self.launch.grid.warps and all(rounds.come(g.pc) >= most for g in groups):
+            return "all warps of its CTA have come to as many"
+        return ""
 
     def _of(self, number: int) -> _Rounds | None:
         """The rounds of a barrier; None if they cannot be counted."""
@@ -94,12 +96,11 @@ class _Rounds:
 
     def _of_all(self, one: Instruction) -> bool:
         """Whether a barrier is one of all threads of the CTA."""
-        x, y, z = self.launch.grid.block
         operands = [o for o in one.operands if not o.lstrip("!").startswith(("P", "UP"))]
         if len(operands) < 2:
             return True
         threads = parse(operands[1])
-        return isinstance(threads, Immediate) and threads.value == -(-x * y * z // LANES) * LANES
+        return isinstance(threads, Immediate) and threads.value == LANES * self.launch.grid.warps
 
     def most(self, pc: int) -> int | None:
         """How often a warp at a place can have come to it; None if there is no bound."""
@@ -114,18 +115,21 @@ class _Rounds:
 
     def passed(self, pc: int) -> int:
         """How often a warp at a place has passed it at least."""
+        behind = any(one in self.may for way in self.launch.paths_to(pc) for one, _ in way.barriers)
+        return max(0, self.come(pc) - behind)
+
+    def come(self, pc: int) -> int:
+        """How often a warp at a place has come to it at least."""
         if pc not in self.function.code:
             return 0
-        found, left, came = {0: 0}, deque([0]), 0
+        found, left = {0: 0}, deque([0])
         while left:
             place = left.popleft()
             if place == pc:
-                came = found[place]
-                break
+                return found[place]
             step = place in self.sure
             for after in self.function.successors[place]:
                 if found[place] + step < found.get(after, 1 << 30):
                     found[after] = found[place] + step
                     (left.append if step else left.appendleft)(after)
-        behind = any(one in self.may for way in self.launch.paths_to(pc) for one, _ in way.barriers)
-        return max(0, came - behind)
+        return 0

@@ -268,7 +268,7 @@ class _Graph:
 
     def _ended(self, cta: Cta) -> list[int]:
         """The warps of a CTA that have ended."""
-        return sorted({*range(_warps(cta.grid))} - {w for g in self.of[cta] for w in g.warps})
+        return sorted({*range(cta.grid.warps)} - {w for g in self.of[cta] for w in g.warps})
 
     def _lacks(self, waiting: _CtaWait, wait: MbarrierWait, owner: Cta) -> tuple[bool, bool]:
         """Whether arrivals are missing, and whether bytes are."""
@@ -497,12 +497,6 @@ def _without(groups: list[Group], others: list[Group]) -> list[Group]:
 
 def _has_come(group: Group, number: int) -> bool:
     return isinstance(group.wait, NamedBarrierWait) and group.wait.id == number
-
-
-def _warps(grid: Grid) -> int:
-    """Warps that a CTA begins with."""
-    x, y, z = grid.block
-    return -(-x * y * z // LANES)
 
 
 def _threads(there: list[Group], alive: list[Group]) -> int:
