@@ -726,8 +726,8 @@ LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
         [
             "warps 0-3 wait for an mbarrier that cannot be read",
             "check finds this hang, as far as the dump shows it: in all 3 CTAs of it the same "
-            "warps wait at the same instructions as in its deadlock; for which mbarriers and "
-            "parities they wait is not in the dump",
+            "warps wait at the same instructions as in its deadlock; for which barriers and "
+            "parities some of them wait is not in the dump",
         ],
     ),
     "registers with sense": (

@@ -21,6 +21,7 @@ from tilesim.autopsy.waits import (
     NamedBarrierWait,
     Poll,
     Running,
+    Sleep,
     Wait,
 )
 from tilesim.checker import Report, check
@@ -221,6 +222,23 @@ def test_what_the_dump_does_not_say_contradicts_nothing(ring: Hang) -> None:
     )
 
 
+def test_a_wait_for_what_is_not_known_may_be_for_an_mbarrier(ring: Hang) -> None:
+    """A loop that sleeps may; one that reads a word does not, nor does an instruction elsewhere."""
+    first, *others = ring.ring()
+    consumes = ring.at(CONSUMES)
+    asleep = ring.compared([replace(first, wait=Sleep(consumes, True, "")), *others])
+    assert asleep.kind == "same"
+    assert asleep.says[0].endswith(
+        "; for which barriers and parities some of them wait is not in the dump"
+    )
+    for wait in (
+        Sleep(ring.at(PRODUCES), True, ""),
+        Poll(consumes, True, "", "shared", FULL + 8, None, 4, 0, True),
+        Poll(Instruction(0, "", "LD", ()), True, "", "global", 1 << 40, None, 4, 0, True),
+    ):
+        assert ring.compared([replace(first, wait=wait), *others]).kind == "nearest", wait
+
+
 def test_the_first_try_of_a_wait_is_the_wait(ring: Hang) -> None:
     """The cubin's table says that it comes from a line before."""
     tried = next(
@@ -377,6 +395,8 @@ def test_polls_are_told_by_their_loop(ring: Hang, line: int, kind: str) -> None:
     """The word is taken to be 0 at the start, so the first loop is never left."""
     match = polling(ring, line)
     assert match.kind == kind, match
+    unsaid = "which words are polled was not compared, only in which loops"
+    assert (unsaid in match.says) == (kind == "same")
     assert match.assumed[-1] == Assumed(
         "contents", "what arg0 held at the start is not in the dump: zeros"
     )

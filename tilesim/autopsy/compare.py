@@ -112,7 +112,17 @@ class Match:
 # ---------------------------------------------------------------------- where a warp stands
 
 _Kind = Literal[
-    "mbarrier", "named", "cluster", "lanes", "poll", "pool", "tmem", "group", "grid", "other"
+    "mbarrier",
+    "named",
+    "cluster",
+    "lanes",
+    "poll",
+    "sleep",
+    "pool",
+    "tmem",
+    "group",
+    "grid",
+    "other",
 ]
 
 
@@ -188,7 +198,7 @@ class _Here(NamedTuple):
 
 _KINDS: Mapping[type[Standing], _Kind] = {
     NamedBarrierWait: "named", ClusterBarrierWait: "cluster", WarpWait: "lanes", Poll: "poll",
-    Sleep: "poll", RegisterPoolWait: "pool", TensorAllocWait: "tmem", AsyncGroupWait: "group",
+    Sleep: "sleep", RegisterPoolWait: "pool", TensorAllocWait: "tmem", AsyncGroupWait: "group",
     GridDependencyWait: "grid", MbarrierWait: "mbarrier",
 }  # fmt: skip
 
@@ -428,11 +438,12 @@ def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     if there.line is not None and here.line is not None and there.line != here.line:
         around, waits = places.loops.around, places.loops.waits
         first_try = there.kind == "mbarrier" and wait_of(there.line, waits) == here.line
-        if not first_try and (there.kind != "poll" or around(there.line) != around(here.line)):
+        turns = there.kind in ("poll", "sleep") and around(there.line) == around(here.line)
+        if not first_try and not turns:
             return False
     if there.kind != here.kind:
-        # a loop around mbarrier.test_wait polls; so does one that was not recognised
-        return there.kind == "poll" and here.kind == "mbarrier"
+        # what a loop waits for that sleeps is not known
+        return there.kind == "sleep" and here.kind in ("poll", "mbarrier")
     if there.kind == "named":
         return None in (there.barrier, here.barrier) or there.barrier == here.barrier
     if there.kind != "mbarrier":
@@ -798,14 +809,19 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     ctas = len(found.differences)
     whole = "the CTA" if ctas == 1 else f"all {ctas} CTAs"
     stands = [s for cta in hang.ctas.values() for own in cta.stands.values() for s in own]
-    unread = any(s.kind == "mbarrier" and None in (s.barrier, s.parity) for s in stands)
+    unread = any(
+        s.kind == "sleep"
+        or (s.kind == "mbarrier" and None in (s.barrier, s.parity))
+        or (s.kind == "named" and s.barrier is None)
+        for s in stands
+    )
     says = [
         f"check finds this hang: in {whole} of the dump the same warps wait for the same as in its "
         "deadlock, at the same instructions and with the same parities"
         if not unread
         else f"check finds this hang, as far as the dump shows it: in {whole} of it the same warps "
-        "wait at the same instructions as in its deadlock; for which mbarriers and parities they "
-        "wait is not in the dump"
+        "wait at the same instructions as in its deadlock; for which barriers and parities some of "
+        "them wait is not in the dump"
     ]
     others = sum(cta.number != number for cta, number in found.counterparts.items())
     if others:
@@ -820,6 +836,8 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
             f"{count(either, 'warp')} of the dump stand just behind a named barrier: whether they "
             "have passed it is not in the dump, and either was compared"
         )
+    if any(s.kind == "poll" for s in stands):
+        says.append("which words are polled was not compared, only in which loops")
     if any(s.line is None for s in stands):
         says.append("instructions were compared as far as the cubin has a table of PTX lines")
     if any(s.kind == "mbarrier" and s.state is None for s in stands):
