@@ -1,26 +1,15 @@
 // Small kernels of which each hangs in its own way: tests/autopsy/hanging_kernels.py reads them.
 // A line with //// begins one: its name, and its launch where it is not 1 CTA of 128 threads with n = 7.
-FN bool look(u64 *b, u32 parity) {
-  u32 done;
-  asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
-               "selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(b)), "r"(parity) : "memory");
-  return done;
-}
+#define TRY(instruction, ...) \
+  u32 done; asm volatile("{.reg .pred p; mbarrier." instruction ".shared::cta.b64 p, [%1], %2;" \
+                         "selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(b)), __VA_ARGS__ : "memory"); \
+  return done
+FN bool look(u64 *b, u32 parity) { TRY("try_wait.parity", "r"(parity)); }
+FN bool look_at_token(u64 *b, u64 token) { TRY("try_wait", "l"(token)); }
+FN bool test(u64 *b, u32 parity) { TRY("test_wait.parity", "r"(parity)); }
 FN u64 token_of(u64 *b) {
   u64 t; asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(t) : "r"(at(b)) : "memory");
   return t;
-}
-FN void wait_token(u64 *b, u64 token) {
-  u32 done;
-  do asm volatile("{.reg .pred p; mbarrier.try_wait.shared::cta.b64 p, [%1], %2;"
-                  "selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(b)), "l"(token) : "memory");
-  while (!done);
-}
-FN void test_wait(u64 *b, u32 parity) {
-  u32 done;
-  do asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;"
-                  "selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(at(b)), "r"(parity) : "memory");
-  while (!done);
 }
 FN void arrive_n(u64 *b, u32 n) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(at(b)), "r"(n) : "memory");
@@ -43,13 +32,49 @@ FN void store_shared(u32 *p, u32 v) {
 FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
 FN void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-//// mbarrier, a phase without arrivals
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
+#define KERNEL(threads, ...) \
+  extern "C" __global__ void __launch_bounds__(threads) __VA_ARGS__ f(const u32 *x, u32 *y, int n)
+#define SHARED \
+  __shared__ alignas(128) u32 buf[1024]; __shared__ u64 bar[8]; \
+  const int t = threadIdx.x, warp = t / 32, lane = t % 32
+#define BARRIERS(arrivals) \
+  SHARED; \
+  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, arrivals); fence_init(); } \
+  __syncthreads()
+// The warp after the readers fills stages, which they free by so many arrivals. Right are as many
+// as readers, 1024 bytes, and the parity i / stages & 1 of the readers' wait.
+template <int stages, int readers, class Parity>
+FN void ring(u32 *buf, u64 *bar, const u32 *x, u32 *y, int n, u32 arrivals, u32 bytes, Parity parity) {
   const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 128); fence_init(); }
+  u64 *full = bar, *empty = bar + stages;
+  if (t == 0) {
+    for (int i = 0; i < stages; ++i) { init(full + i, 1); init(empty + i, arrivals); }
+    fence_init();
+  }
   __syncthreads();
+  if (warp == readers) {
+    if (lane == 0) for (int i = 0; i < n; ++i) {
+      const int s = i % stages;
+      wait(empty + s, (i / stages & 1) ^ 1);
+      expect(full + s, bytes);
+      copy(buf + s * 256, x + i * 256, 1024, full + s);
+    }
+  } else {
+    u32 sum = 0;
+    for (int i = 0; i < n; ++i) {
+      const int s = i % stages;
+      wait(full + s, parity(i));
+      sum += buf[s * 256 + t];
+      __syncwarp();
+      if (lane == 0) arrive(empty + s);
+    }
+    y[t] = sum;
+  }
+}
+
+//// mbarrier, a phase without arrivals
+KERNEL(128) {
+  BARRIERS(128);
   arrive(bar);
   wait(bar, 0);
   wait(bar, 1);
@@ -57,36 +82,24 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// mbarrier, count too high
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 129); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(129);
   arrive(bar + 1);
   wait(bar + 1, 0);
   y[t] = 1;
 }
 
 //// mbarrier, bytes missing
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 1); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(1);
   if (t == 0) { expect(bar + 2, 2048); copy(buf, x, 1024, bar + 2); }
   wait(bar + 2, 0);
   y[t] = buf[t];
 }
 
 //// mbarrier, a warp has returned
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 4); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(4);
   if (warp == 2 && n > 3) return;
   if (lane == 0) arrive(bar);
   wait(bar, 0);
@@ -94,12 +107,8 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// mbarrier, no expect
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 1); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(1);
   if (t == 0 && n == 0) { expect(bar, 1024); copy(buf, x, 1024, bar); }
   if (warp == 1) { wait(bar, 0); y[t] = buf[t]; }
   __syncthreads();
@@ -107,47 +116,31 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// mbarrier, token
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 129); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(129);
   u64 token = token_of(bar + 3);
-  wait_token(bar + 3, token);
+  while (!look_at_token(bar + 3, token)) {}
   y[t] = 1;
 }
 
 //// mbarrier, test_wait
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 5); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(5);
   if (lane == 0) arrive(bar + 4);
-  test_wait(bar + 4, 0);
+  while (!test(bar + 4, 0)) {}
   y[t] = 1;
 }
 
 //// mbarrier, counted arrivals
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 64); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(64);
   if (warp == 0) { if (lane == 0) arrive_n(bar, 48); } else wait(bar, 0);
   y[t] = 1;
 }
 
 //// mbarrier, tries that are bounded
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 2); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(2);
   if (t == 0) arrive(bar);
   bool done = false;
   while (!done) for (int i = 0; i < 4 && !done; ++i) done = look(bar, 0);
@@ -155,19 +148,15 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// mbarrier, sleeps between tries
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 2); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(2);
   if (t == 0) arrive(bar);
   while (!look(bar, 0)) __nanosleep(64);
   y[t] = 1;
 }
 
 //// mbarrier, sleeps in a loop of its own: threads=64
-extern "C" __global__ void __launch_bounds__(64) f(const u32 *x, u32 *y, int n) {
+KERNEL(64) {
   __shared__ u64 bar, other;
   const int t = threadIdx.x;
   if (t == 0) { init(&bar, 2); init(&other, 3); fence_init(); }
@@ -184,12 +173,8 @@ extern "C" __global__ void __launch_bounds__(64) f(const u32 *x, u32 *y, int n) 
 }
 
 //// mbarrier, one waits for the other
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 1); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(1);
   if (warp == 0) { wait(bar, 0); if (lane == 0) arrive(bar + 1); }
   if (warp == 1) { wait(bar + 1, 0); if (lane == 0) arrive(bar); }
   __syncthreads();
@@ -197,12 +182,8 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// mbarrier, one lane waits
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 2); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(2);
   if (t == 0) arrive(bar);
   if (lane == 0) wait(bar, 0);
   __syncwarp();
@@ -210,303 +191,108 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// ring of 2, parity of the iteration
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 2;
-  if (t == 0) {
-    for (int i = 0; i < 2; ++i) { init(full + i, 1); init(empty + i, 3); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(empty + s, (i / 2 & 1) ^ 1);
-      expect(full + s, 1024);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(full + s, i & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<2, 3>(buf, bar, x, y, n, 3, 1024, [](int i) { return i & 1; });
 }
 
 //// ring of 3, parity of the iteration
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 3;
-  if (t == 0) {
-    for (int i = 0; i < 3; ++i) { init(full + i, 1); init(empty + i, 3); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 3;
-      wait(empty + s, (i / 3 & 1) ^ 1);
-      expect(full + s, 1024);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 3;
-      wait(full + s, i & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<3, 3>(buf, bar, x, y, n, 3, 1024, [](int i) { return i & 1; });
 }
 
 //// ring of 4, parity of the stage
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 4;
-  if (t == 0) {
-    for (int i = 0; i < 4; ++i) { init(full + i, 1); init(empty + i, 3); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 4;
-      wait(empty + s, (i / 4 & 1) ^ 1);
-      expect(full + s, 1024);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 4;
-      wait(full + s, s & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<4, 3>(buf, bar, x, y, n, 3, 1024, [](int i) { return i % 4 & 1; });
 }
 
 //// ring of 2, empty counts a warp too many
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 2;
-  if (t == 0) {
-    for (int i = 0; i < 2; ++i) { init(full + i, 1); init(empty + i, 4); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(empty + s, (i / 2 & 1) ^ 1);
-      expect(full + s, 1024);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(full + s, i / 2 & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<2, 3>(buf, bar, x, y, n, 4, 1024, [](int i) { return i / 2 & 1; });
 }
 
 //// ring of 2, bytes
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 2;
-  if (t == 0) {
-    for (int i = 0; i < 2; ++i) { init(full + i, 1); init(empty + i, 3); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(empty + s, (i / 2 & 1) ^ 1);
-      expect(full + s, 1040);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 2;
-      wait(full + s, i / 2 & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<2, 3>(buf, bar, x, y, n, 3, 1040, [](int i) { return i / 2 & 1; });
 }
 
 //// ring of 4, right but for the bytes
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 4;
-  if (t == 0) {
-    for (int i = 0; i < 4; ++i) { init(full + i, 1); init(empty + i, 3); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 3) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 4;
-      wait(empty + s, (i / 4 & 1) ^ 1);
-      expect(full + s, 2048);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 4;
-      wait(full + s, i / 4 & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(128) {
+  SHARED;
+  ring<4, 3>(buf, bar, x, y, n, 3, 2048, [](int i) { return i / 4 & 1; });
 }
 
 //// ring of 3, seven consumers: threads=256
-extern "C" __global__ void __launch_bounds__(256) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  u64 *full = bar, *empty = bar + 3;
-  if (t == 0) {
-    for (int i = 0; i < 3; ++i) { init(full + i, 1); init(empty + i, 7); }
-    fence_init();
-  }
-  __syncthreads();
-  if (warp == 7) {
-    if (lane == 0) for (int i = 0; i < n; ++i) {
-      const int s = i % 3;
-      wait(empty + s, (i / 3 & 1) ^ 1);
-      expect(full + s, 1024);
-      copy(buf + s * 256, x + i * 256, 1024, full + s);
-    }
-  } else {
-    u32 sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const int s = i % 3;
-      wait(full + s, (i + 1) / 3 & 1);
-      sum += buf[s * 256 + t];
-      __syncwarp();
-      if (lane == 0) arrive(empty + s);
-    }
-    y[t] = sum;
-  }
+KERNEL(256) {
+  SHARED;
+  ring<3, 7>(buf, bar, x, y, n, 7, 1024, [](int i) { return (i + 1) / 3 & 1; });
 }
 
 //// named barrier, count too high
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp < 2) sync_of<1, 96>();
   y[t] = 1;
 }
 
 //// named barrier, register form: n=3
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp < 2) sync(n, 32 * n);
   y[t] = 1;
 }
 
 //// named barriers, crossed
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp == 0) { sync_of<1, 64>(); sync_of<2, 64>(); }
   if (warp == 1) { sync_of<2, 64>(); sync_of<1, 64>(); }
   y[t] = 1;
 }
 
 //// named barrier, no arrive
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp == 0) { if (n == 0) arrive_of<3, 128>(); } else sync_of<3, 128>();
   y[t] = 1;
 }
 
 //// CTA barrier in a branch
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp < 3) __syncthreads(); else { while (load_acquire(y) == 0) {} }
   y[t + 32] = 1;
 }
 
 //// named and CTA barrier
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp == 3) __syncthreads(); else sync_of<1, 128>();
   y[t + 32] = 1;
 }
 
 //// barrier.red
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (warp == 0) { while (load_acquire(y) != 5) {} }
   y[t + 32] = __syncthreads_count(t & 1);
 }
 
 //// cluster barrier, a CTA does not come: ctas=2 cluster=2
-extern "C" __global__ void __launch_bounds__(128) __cluster_dims__(2, 1, 1) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128, __cluster_dims__(2, 1, 1)) {
+  SHARED;
   if (rank() == 0) { cluster_arrive(); cluster_wait(); }
   else { while (load_acquire(y) == 0) {} cluster_arrive(); cluster_wait(); }
   y[t + 32] = 1;
 }
 
 //// cluster, remote arrival missing: ctas=2 cluster=2
-extern "C" __global__ void __launch_bounds__(128) __cluster_dims__(2, 1, 1) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 2); fence_init(); }
-  __syncthreads();
+KERNEL(128, __cluster_dims__(2, 1, 1)) {
+  BARRIERS(2);
   cluster_sync();
   if (t == 0) { arrive(bar); if (rank() == 0) arrive_at(bar, 1); }
   wait(bar, 0);
@@ -515,12 +301,8 @@ extern "C" __global__ void __launch_bounds__(128) __cluster_dims__(2, 1, 1) f(co
 }
 
 //// cluster, wait for a multicast that is half: ctas=4 cluster=2
-extern "C" __global__ void __launch_bounds__(128) __cluster_dims__(2, 1, 1) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 1); fence_init(); }
-  __syncthreads();
+KERNEL(128, __cluster_dims__(2, 1, 1)) {
+  BARRIERS(1);
   cluster_sync();
   if (t == 0) { expect(bar, 1024); multicast(buf + 128 * rank(), x, 512, bar, rank() ? 1 : 3); }
   wait(bar, 0);
@@ -529,10 +311,8 @@ extern "C" __global__ void __launch_bounds__(128) __cluster_dims__(2, 1, 1) f(co
 }
 
 //// spin on a global flag: ctas=2 cooperative=1
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   if (blockIdx.x == 0) { if (t == 0) while (load_acquire(y + 1) != 2) {} }
   else if (t == 0) store_release(y + 1, 1);
   __syncthreads();
@@ -540,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// spin on a shared flag
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
+KERNEL(128) {
   __shared__ alignas(128) u32 buf[1024];
   __shared__ u64 bar[8];
   __shared__ u32 flag;
@@ -554,10 +334,8 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// grid barrier, one CTA too few: ctas=3 cooperative=1
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+KERNEL(128) {
+  SHARED;
   __syncthreads();
   if (t == 0) { atomicAdd(y + 3, 1); while (load_acquire(y + 3) < 4) {} }
   __syncthreads();
@@ -565,12 +343,8 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// cp.async, arrival missing
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 128); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(128);
   cp_async(buf + 4 * t, x + 4 * t);
   if (warp != 1) cp_async_arrive(bar);
   wait(bar, 0);
@@ -578,28 +352,22 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// lanes apart at __syncwarp
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
-  if (t == 0) { for (int i = 0; i < 8; ++i) init(bar + i, 1); fence_init(); }
-  __syncthreads();
+KERNEL(128) {
+  BARRIERS(1);
   if (warp == 0) { if (lane < 16) wait(bar, 0); else __syncwarp(0xffffffff); }
   y[t] = 1;
 }
 
 //// setmaxnreg: threads=256
 extern "C" __global__ void __launch_bounds__(256, 1) f(const u32 *x, u32 *y, int n) {
-  __shared__ alignas(128) u32 buf[1024];
-  __shared__ u64 bar[8];
-  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+  SHARED;
   if (warp < 4) { asm volatile("setmaxnreg.dec.sync.aligned.u32 120;"); }
   else { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
   y[t] = 1;
 }
 
 //// mbarrier, an answer that is dropped
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
+KERNEL(128) {
   __shared__ u64 bar[8];
   const int t = threadIdx.x;
   if (t == 0) { init(bar, 128); fence_init(); }
@@ -611,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// barrier of three warps, and one that waits for lanes
-extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n) {
+KERNEL(128) {
   __shared__ u64 bar[8];
   const int t = threadIdx.x, warp = t / 32, lane = t % 32;
   if (t == 0) { init(bar, 1); fence_init(); }
@@ -626,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(128) f(const u32 *x, u32 *y, int n)
 }
 
 //// remote flag of another CTA: ctas=2 threads=64 cluster=2
-extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1) f(const u32 *x, u32 *y, int n) {
+KERNEL(64, __cluster_dims__(2, 1, 1)) {
   __shared__ u32 flag;
   __shared__ u64 bar;
   const int t = threadIdx.x;
@@ -643,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1) f(con
 }
 
 //// ring whose consumers leave early: threads=160
-extern "C" __global__ void __launch_bounds__(160) f(const u32 *x, u32 *y, int n) {
+KERNEL(160) {
   __shared__ alignas(128) u32 buf[1024];
   __shared__ u64 full[4], empty[4];
   const int t = threadIdx.x, warp = t / 32, lane = t % 32;
