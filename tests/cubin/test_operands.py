@@ -19,6 +19,8 @@ from tilesim.cubin.sass import Instruction
         ("ISETP.NE.AND", "P0, PT, R5, RZ, P0", {"R5", "P0"}, {"P0"}),
         ("IADD3", "R4, P0, R4, R5, RZ", {"R4", "R5"}, {"R4", "P0"}),
         ("MOV", "R4, R4", {"R4"}, {"R4"}),
+        ("VOTEU.ANY", "UR4, UP0, P0", {"P0"}, {"UR4", "UP0"}),
+        ("UFSETP.GT.AND", "UP0, UPT, UR4, UR5, UPT", {"UR4", "UR5"}, {"UP0"}),
     ],
 )
 def test_a_result_that_is_read_too(
@@ -27,3 +29,15 @@ def test_a_result_that_is_read_too(
     one = Instruction(0, "", opcode, tuple(operands.split(", ")))
     assert read(one) == reads
     assert set(written(one)) == writes
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands"),
+    [
+        ("LDG.E.ENL2.256", "R12, R8, desc[UR4][R2.64]"),
+        ("TEX.LL", "R12, R8, R4, R6, UR4, 2D"),
+    ],
+)
+def test_results_in_two_groups_of_registers(opcode: str, operands: str) -> None:
+    one = Instruction(0, "", opcode, tuple(operands.split(", ")))
+    assert {f"R{n}" for n in range(8, 16)} <= {*written(one)}

@@ -73,6 +73,15 @@ KERNELS: dict[str, tuple[str, Iterable[int]]] = {
         " case 4: x = 12; p[5] = q; break; default: x = 2; p[7] = q; } ARRIVE(x);",
         [3, 5, 9, 1, 12, 2],
     ),
+    "ballot": ("ARRIVE(__ballot_sync(~0u, p[t]) & 7);", range(8)),
+    "active": ("if (p[t]) ARRIVE(__activemask() & 7);", range(8)),
+    "agreed": (
+        'int alike, any; asm volatile("{.reg .pred a, b, c; setp.ne.s32 a, %2, 0;"'
+        ' "vote.sync.uni.pred b, a, -1; vote.sync.any.pred c, a, -1;"'
+        ' "selp.s32 %0, 2, 0, b; selp.s32 %1, 1, 0, c;}" : "=r"(alike), "=r"(any) : "r"(p[t]));'
+        " ARRIVE(alike + any);",
+        [1, 2, 3],
+    ),
     "voted": ("ARRIVE(__all_sync(~0u, p[t]) ? 3 : 1);", [1, 3]),
     "elected": ("if (t == 0) ARRIVE(11);", [11]),
     "called": ("ARRIVE(chosen(p[0])); p[1] = chosen(p[2]);", [0, 1, 6]),
@@ -82,8 +91,8 @@ KERNELS: dict[str, tuple[str, Iterable[int]]] = {
                            range(6)),
 }  # fmt: skip
 #: those of which more than what they arrive at is found, for certain (the function that is called
-#: is followed from each call to each)
-WIDER = {"called"}
+#: is followed from each call to each; a vote on whether all are alike is not followed)
+WIDER = {"called", "agreed"}
 #: those whose counter ends a loop of sm_100a as the sum of itself and a parameter, which may be any
 ADDED_TO = {"signed_third", "signed_fourth"}
 #: those of which nothing is known

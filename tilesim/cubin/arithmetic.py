@@ -320,10 +320,11 @@ def _with_sign(term: Term, sign: str) -> Term:
 @lru_cache(maxsize=1 << 14)
 def _computed(opcode: str, operands: tuple[str, ...], register: str) -> Term | None:
     base, *modifiers = opcode.split(".")
-    rule = _RULES.get(base.removeprefix("U") if base in _UNIFORM else base)
-    if rule is None or not operands:
+    known = _RULES.get(base.removeprefix("U") if base in _UNIFORM else base)
+    if known is None or not operands:
         return None
-    return rule(set(modifiers), operands, register)
+    rule, modifiers_known = known
+    return None if {*modifiers} - modifiers_known else rule({*modifiers}, operands, register)
 
 
 def computed(instruction: Instruction, register: str) -> Term | None:
@@ -365,15 +366,14 @@ def _sources(texts: list[str]) -> list[Term] | None:
 
 
 def _move(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    if modifiers & {"64"} or operands[0] != register or len(operands) not in (2, 3):
+    if operands[0] != register or len(operands) not in (2, 3):
         return None
     return source(operands[-1] if len(operands) == 2 else operands[1])
 
 
 def _read_special(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    if isinstance(parse(operands[1]), Other) and operands[0] == register and not modifiers & {"64"}:
-        return read(operands[1])
-    return None
+    special = isinstance(parse(operands[1]), Other) and operands[0] == register
+    return read(operands[1]) if special else None
 
 
 def _read_special_pair(
@@ -386,7 +386,7 @@ def _read_special_pair(
 
 def _load_constant(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     one = parse(operands[1])
-    if not isinstance(one, Constant) or one.register or modifiers - {"64", "128", "32"}:
+    if not isinstance(one, Constant) or one.register:
         return None
     shift = int(register.lstrip("UR")) - int(operands[0].lstrip("UR"))
     return read(f"c[{one.bank:#x}][{one.offset + 4 * shift:#x}]")
@@ -395,7 +395,7 @@ def _load_constant(modifiers: Modifiers, operands: tuple[str, ...], register: st
 def _add(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     written, values, _ = _parts(operands)
     found = _sources(values)
-    if "X" in modifiers or found is None or _register_of(written) != register:
+    if found is None or _register_of(written) != register:
         return None
     return _sum_of(*found) if len(found) > 1 else None
 
@@ -404,7 +404,7 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
     written, values, _ = _parts(operands)
     found = _sources(values)
     first = _register_of(written)
-    if "X" in modifiers or found is None or len(found) != 3:
+    if found is None or len(found) != 3:
         return None
     a, b, c = found
     if modifiers & {"HI", "WIDE"}:
@@ -416,7 +416,7 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
             high = read(following(pair.name, 2)[1])
         elif c != high:
             return None
-        if "HI" in modifiers or register in following(first, 2)[1:]:
+        if register == first if "HI" in modifiers else register in following(first, 2)[1:]:
             return Term("high" if "U32" in modifiers else "high_signed", (a, b, c, high))
     if register != first:
         return None
@@ -426,7 +426,7 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
 def _load_effective(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     written, values, _ = _parts(operands)
     found = _sources(values)
-    if found is None or _register_of(written) != register or modifiers & {"X", "SX32"}:
+    if found is None or _register_of(written) != register:
         return None
     if "HI" in modifiers:  # the high half of the pair (c, a), shifted
         if len(found) != 4 or found[3].op != "constant" or found[2] != constant(0):
@@ -481,28 +481,26 @@ def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
 
 
 def _compare(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    how = modifiers & {"EQ", "NE", "LT", "LE", "GT", "GE"}
-    joins = modifiers & {"AND", "OR", "XOR"}
-    if len(operands) != 5 or "EX" in modifiers or len(how) != 1 or len(joins) != 1:
+    how, joins = modifiers & _COMPARISONS, modifiers & _JOINS.keys()
+    if len(operands) != 5 or len(how) != 1 or len(joins) != 1:
         return None
     found = _sources(list(operands[2:]))
     if found is None or register != operands[0]:
         return None
     kind = "compare" if "U32" in modifiers else "compare_signed"
     result = Term(kind, tuple(found[:2]), name=how.pop())
-    table = {"AND": 0xC0, "OR": 0xFC, "XOR": 0x3C}[joins.pop()]
-    return Term("lut", (result, found[2], constant(0)), table)
+    return Term("lut", (result, found[2], constant(0)), _JOINS[joins.pop()])
 
 
 def _select(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     found = _sources(list(operands[1:]))
-    if modifiers or operands[0] != register or found is None or len(found) != 3:
+    if operands[0] != register or found is None or len(found) != 3:
         return None
     return Term("select", (found[2], found[0], found[1]))
 
 
 def _least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    if modifiers - {"U32", "S32"} or operands[0] != register or len(operands) != 4:
+    if operands[0] != register or len(operands) != 4:
         return None
     found = _sources(list(operands[1:]))
     if found is None:
@@ -515,7 +513,7 @@ def _least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Te
 
 
 def _add_least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    if modifiers - {"U32", "S32"} or operands[0] != register or len(operands) != 5:
+    if operands[0] != register or len(operands) != 5:
         return None
     found = _sources(list(operands[1:]))
     if found is None:
@@ -527,21 +525,21 @@ def _add_least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -
 
 def _permute(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     found = _sources(list(operands[1:]))
-    if modifiers or operands[0] != register or found is None or len(found) != 3:
+    if operands[0] != register or found is None or len(found) != 3:
         return None
     return Term("permute", tuple(found))
 
 
 def _absolute(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     found = source(operands[1])
-    if modifiers or operands[0] != register or found is None:
+    if operands[0] != register or found is None:
         return None
     return Term("abs", (found,))
 
 
 def _halves(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     """``HFMA2 R, -RZ, RZ, high, low``: how ptxas moves a number."""
-    if operands[:3] != (register, "-RZ", "RZ") or len(operands) != 5 or modifiers - {"MMA"}:
+    if operands[:3] != (register, "-RZ", "RZ") or len(operands) != 5:
         return None
     high, low = half(operands[3]), half(operands[4])
     return None if high is None or low is None else constant(high << 16 | low)
@@ -552,29 +550,39 @@ def _to_uniform(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
     return source(operands[-1]) if register in operands and "P" not in register else None
 
 
-_RULES: Mapping[str, Callable[[Modifiers, tuple[str, ...], str], Term | None]] = {
-    "MOV": _move,
-    "S2R": _read_special,
-    "S2UR": _read_special,
-    "CS2R": _read_special_pair,
-    "LDC": _load_constant,
-    "ULDC": _load_constant,
-    "LDCU": _load_constant,
-    "IADD3": _add,
-    "VIADD": _add,
-    "IMAD": _multiply,
-    "LEA": _load_effective,
-    "SHF": _funnel,
-    "LOP3": _logic,
-    "PLOP3": _predicates,
-    "ISETP": _compare,
-    "SEL": _select,
-    "VIMNMX": _least,
-    "VIADDMNMX": _add_least,
-    "PRMT": _permute,
-    "IABS": _absolute,
-    "HFMA2": _halves,
-    "R2UR": _to_uniform,
+_COMPARISONS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
+#: the LUTs by which the result of a comparison and a predicate are joined
+_JOINS = {"AND": 0xC0, "OR": 0xFC, "XOR": 0x3C}
+_NONE: frozenset[str] = frozenset()
+_SIGNS = frozenset({"U32", "S32"})
+_SIZES = frozenset({"32", "64", "128"})
+#: what computes the results of an opcode, and the modifiers with which it does: any other one may
+#: mean something else (``VIADD.16x2``, ``ISETP.GE.U64.AND``, carries: ``IADD3.X``)
+_RULES: Mapping[
+    str, tuple[Callable[[Modifiers, tuple[str, ...], str], Term | None], frozenset[str]]
+] = {
+    "MOV": (_move, _NONE),
+    "S2R": (_read_special, _NONE),
+    "S2UR": (_read_special, _NONE),
+    "CS2R": (_read_special_pair, frozenset({"32"})),
+    "LDC": (_load_constant, _SIZES),
+    "ULDC": (_load_constant, _SIZES),
+    "LDCU": (_load_constant, _SIZES),
+    "IADD3": (_add, frozenset({"64"})),
+    "VIADD": (_add, _NONE),
+    "IMAD": (_multiply, _SIGNS | {"HI", "WIDE", "MOV", "SHL", "IADD"}),
+    "LEA": (_load_effective, frozenset({"HI"})),
+    "SHF": (_funnel, _SIGNS | {"L", "R", "W", "U64", "S64", "HI"}),
+    "LOP3": (_logic, frozenset({"LUT", "PAND"})),
+    "PLOP3": (_predicates, frozenset({"LUT"})),
+    "ISETP": (_compare, _SIGNS | _COMPARISONS | _JOINS.keys()),
+    "SEL": (_select, _NONE),
+    "VIMNMX": (_least, _SIGNS),
+    "VIADDMNMX": (_add_least, _SIGNS),
+    "PRMT": (_permute, _NONE),
+    "IABS": (_absolute, _NONE),
+    "HFMA2": (_halves, frozenset({"MMA"})),
+    "R2UR": (_to_uniform, _NONE),
 }
 #: those that are the same on registers of the warp, with a U before their names
 _UNIFORM = frozenset(

@@ -168,8 +168,10 @@ _WRITE_ONE = frozenset(
 #: opcodes that write predicates alone, and how many of their operands
 _WRITE_PREDICATES = {
     "ISETP": 2, "UISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UPLOP3": 2,
-    "FCHK": 1, "VOTEU": 1, "PSETP": 2,
+    "UFSETP": 2, "FCHK": 1, "PSETP": 2,
 }  # fmt: skip
+#: opcodes whose results lie in two groups of registers, as those of loads of 256 bits (``ENL2``)
+_TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ"})
 _ALL_PREDICATES = tuple(f"P{n}" for n in range(7))
 _ALL_UNIFORM_PREDICATES = tuple(f"UP{n}" for n in range(7))
 #: of what an opcode writes that is not listed: registers from its first one on
@@ -178,7 +180,7 @@ _UNLISTED = 8
 
 def _results(base: str, operands: tuple[str, ...]) -> int:
     """How many of its operands, from the first one on, can be results, as far as its name says."""
-    if base == "VOTE":
+    if base in ("VOTE", "VOTEU"):
         return 1 if operands[:1] and "P" in operands[0] else 2
     return _WRITE_PREDICATES.get(base, len(operands))
 
@@ -193,6 +195,7 @@ def _written(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     if base == "UR2UP":
         return _ALL_UNIFORM_PREDICATES
     found: list[str] = []
+    left = 2 if base in _TEXTURES or "ENL2" in modifiers else 1
     for text in operands[: _results(base, operands)]:
         one = parse(text)
         if not isinstance(one, Register) or one.sign:
@@ -200,8 +203,9 @@ def _written(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
         if "P" in one.name:
             found.append(one.name)
             continue
-        if any("R" in name for name in found):
+        if not left:
             break
+        left -= 1
         if one.name in ("RZ", "URZ"):
             found.append(one.name)
         else:

@@ -207,7 +207,11 @@ class ValueGraph:
 
     def _result(self, one: Instruction, node: Written) -> tuple[Term, dict[str, Node]] | None:
         """What an instruction writes into a register, without its guard; None: not known."""
-        if one.base in ("VOTE", "VOTEU") and one.operands[0] == node.register:
+        if (
+            one.base in ("VOTE", "VOTEU")
+            and one.operands[0] == node.register
+            and (is_predicate(node) and {"ALL", "ANY"} & {*one.modifiers})
+        ):  # a register has a bit for each thread; ``EQ``: all are the same
             return self._vote(one.modifiers, one.operands[1], node.pc)
         if one.base == "SHFL" and one.operands[1] == node.register:
             shared = source(one.operands[2])

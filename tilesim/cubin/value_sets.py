@@ -509,6 +509,7 @@ class ValueSets:
         """
         node, shift = self._copied(node), 0
         plan, term = self._plans[node], self._term(node)
+        arithmetic = term is not None and term.op == "sar"
         if term is not None and term.op in ("shr", "sar") and term.of[0].op == "read":
             if term.of[1].op != "constant":
                 return None
@@ -524,7 +525,9 @@ class ValueSets:
                 continue
             whole = plan.sources[one.name]
             is_signed = term.op == "high_signed"
-            if is_signed and (by >> 31 or self._bits(whole).most >> 31):
+            if is_signed and self._bits(whole).most >> 31:
+                continue
+            if by >> 31 and (is_signed or arithmetic):  # the product may have a sign
                 continue
             power = 1 << 32 + shift
             divisor = -(-power // by)
