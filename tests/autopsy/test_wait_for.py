@@ -97,6 +97,11 @@ KERNEL word_of_peer(int* o, int n) { __shared__ volatile int w[4];
   if (threadIdx.x < 32) { while (w[1] == 0); }
   else { while (((volatile int*)o)[n] == 0); w[1] = n; }
   o[threadIdx.x] = n; }
+KERNEL __cluster_dims__(2, 1, 1) late(int* o, int n) {
+  if (threadIdx.x >= 32) asm volatile("barrier.cluster.arrive;" ::: "memory");
+  asm volatile("barrier.cluster.wait;" ::: "memory"); o[threadIdx.x] = n; }
+KERNEL whole_grid(unsigned* o, int n) { atomicAdd(o, 1);
+  while (*(volatile unsigned*)o < gridDim.x); }
 KERNEL first(int* o, int n) { __shared__ int s[128]; s[threadIdx.x] = n;
   __syncthreads();
   if (threadIdx.x == 0) asm volatile("st.global.u32 [%0], 7; fence.proxy.async;" :: "l"(o));
@@ -507,6 +512,28 @@ def test_a_cluster_of_which_a_cta_has_ended(tmp_path: Path) -> None:
 
 
 @needs.compiler
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("peers", "all that have not ended are there: the wait is about to pass"),
+        (
+            "late",
+            "all that have not ended are there; the code may lead there past the arrival, and a "
+            "warp that came so has not arrived",
+        ),
+    ],
+)
+def test_a_cluster_all_of_whose_warps_wait(tmp_path: Path, name: str, last: str) -> None:
+    """It is held by a warp that waits and has not arrived: an arrival that only some make."""
+    wait = next(one for one in function(name).code.values() if one.base == "UCGABAR_WAIT")
+    stands = [Stand(0, wait.pc), Stand(1, wait.pc)]
+    blocks = [Block(stands, index=(n, 0, 0), sm=n) for n in (0, 1)]
+    (one,) = graph(tmp_path, name, blocks, block=64, grid=2, cluster=2).entries
+    assert one.state[2:] == (last,)
+    assert one.passing is (name == "peers")
+
+
+@needs.compiler
 def test_registers_that_no_warp_gives_back(tmp_path: Path) -> None:
     code = function("registers")
     pool = found(KERNELS, code, 'else asm volatile("setmaxnreg.inc', "USETMAXREG")
@@ -542,21 +569,45 @@ def test_ctas_that_poll_words_of_their_own(tmp_path: Path) -> None:
 
 
 @needs.compiler
+@pytest.mark.parametrize(("grid", "begins"), [(1, ""), (9, "a CTA that has not begun (8 may not")])
+def test_a_global_word_that_no_warp_is_to_store(tmp_path: Path, grid: int, begins: str) -> None:
+    """A barrier of the grid for which not all of its CTAs are on the device."""
+    poll = found(KERNELS, function("whole_grid"), "gridDim.x", "LDG")
+    (one,) = graph(
+        tmp_path, "whole_grid", [Block([Stand(0, poll.pc)])], block=32, grid=grid
+    ).entries
+    assert one.state[-1] == (
+        "no other warp of this kernel that is alive has a store to global memory ahead: it takes "
+        f"{begins and begins + ' have), '}another kernel, the host or a copy that is under way"
+    )
+
+
+@needs.compiler
 def test_a_word_of_shared_memory_that_a_warp_is_to_store(tmp_path: Path) -> None:
     code = function("word_of_peer")
     poll = found(KERNELS, code, "while (w[1] == 0);", "LDS")
     other = found(KERNELS, code, "else { while (((volatile int*)o)[n] == 0); w[1]", "LDG")
     operand = poll.operands[1]
     register = int(operand.strip("[]UR").split("+")[0])
-    held = {register: 0x404 - (4 if "+0x4" in operand else 0)}
-    uniform = "UR" in operand
-    polls = Stand(0, poll.pc, registers={} if uniform else held, uniform=held if uniform else {})
-    graph_ = graph(tmp_path, "word_of_peer", [Block([polls, Stand(1, other.pc)])], block=64)
+    offset = 4 if "+0x4" in operand else 0
+
+    def polls(address: int) -> Stand:
+        held = {register: address - offset}
+        if "UR" in operand:
+            return Stand(0, poll.pc, uniform=held)
+        return Stand(0, poll.pc, registers=held)
+
+    stands = [polls(0x404), Stand(1, other.pc)]
+    graph_ = graph(tmp_path, "word_of_peer", [Block(stands)], block=64)
     one = entry(graph_, 0)
     assert isinstance(one.wait, Poll)
     assert (one.wait.space, one.wait.address, one.wait.value) == ("shared", 0x404, 0)
     assert supplies(one) == [((1,), {"STS"}, True)]
-    alone = graph(tmp_path, "word_of_peer", [Block([polls])], block=64)
+    for beside in (0x400, 0x408):
+        stands[0] = polls(beside)
+        graph_ = graph(tmp_path, "word_of_peer", [Block(stands)], block=64)
+        assert supplies(entry(graph_, 0)) == []
+    alone = graph(tmp_path, "word_of_peer", [Block(stands[:1])], block=64)
     assert entry(alone, 0).state == ("no warp that is alive has a store to it ahead",)
 
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from tilesim.autopsy.core_dump import Cta
 from tilesim.autopsy.recovered import dumped
-from tilesim.autopsy.standing import SHARED_BITS, Launch
+from tilesim.autopsy.standing import SHARED_BITS, Launch, width
 from tilesim.autopsy.waits import Group, lanes_of
 from tilesim.cubin.arithmetic import Term, constant, read
 from tilesim.cubin.operands import (
@@ -32,8 +32,8 @@ Kind = Literal[
     "global store",
 ]  # fmt: skip
 
-#: the widest store, in bytes
-MOST_STORED = 16
+#: bytes of a row of a matrix, which a lane of ``STSM`` stores
+_MATRIX_ROW = 16
 _SHARED_MASK = (1 << SHARED_BITS) - 1
 
 
@@ -180,6 +180,22 @@ class Ahead:
                 certain.append(one)
         return tuple(certain), tuple(possible)
 
+    def arrives(self, wait: Instruction) -> bool:
+        """Whether each way to a wait for the cluster has an arrival since the wait before it."""
+        if not self.complete:
+            return False
+        function = self.launch.function
+        seen, left = set[int](), [wait.pc]
+        while left:
+            place = left.pop()
+            before = [function.code[pc] for pc in function.predecessors[place]]
+            if place == 0 or not before or any(one.base == "UCGABAR_WAIT" for one in before):
+                return False
+            ways = {one.pc for one in before if one.base != "UCGABAR_ARV" or one.guard}
+            left += ways - seen
+            seen |= ways
+        return True
+
     def _ahead(self, pc: int, kind: Kind) -> tuple[Instruction, ...]:
         key = pc, kind
         if key not in self._of:
@@ -217,7 +233,8 @@ class Ahead:
     def _hits(self, place: int, one: Instruction, names: Names) -> bool:
         if mbarrier_operand(one) is not None:
             return place == names.address
-        return names.address - MOST_STORED < place < names.address + names.width
+        stored = _MATRIX_ROW if one.base == "STSM" else width(one)
+        return names.address - stored < place < names.address + names.width
 
     # ------------------------------------------------------------------ values
 

@@ -453,19 +453,18 @@ class _Standing:
         where: str,
     ) -> Poll:  # fmt: skip
         operand = next((o for o in ask.operands if o.endswith("]")), "")
-        width = _width(ask)
         body = [self.launch.function.code[place] for place in loop.places]
         acquire = any(one.opcode.startswith("CCTL.IVALL") for one in body)
         if ask.base in ("LDS", "ATOMS"):
             place = self._sum(operand, ask, stale)
             at, rank = (None, None) if place is None else self._shared(place)
-            value = None if at is None else self._word(rank, at, width)
-            return Poll(ask, sure, where, "shared", at, rank, width, value, True)
+            value = None if at is None else self._word(rank, at, width(ask))
+            return Poll(ask, sure, where, "shared", at, rank, width(ask), value, True)
         space = "generic" if ask.base in ("LD", "ATOM") else "global"
         at = self._sum(operand, ask, stale, pair=True)
-        data = None if at is None else self.launch.dump.at(at, width)
+        data = None if at is None else self.launch.dump.at(at, width(ask))
         value = None if data is None else int.from_bytes(data, "little")
-        return Poll(ask, sure, where, space, at, None, width, value, acquire)
+        return Poll(ask, sure, where, space, at, None, width(ask), value, acquire)
 
     def _sum(
         self, operand: str, ask: Instruction, stale: frozenset[str] | None, *, pair: bool = False
@@ -568,10 +567,10 @@ def _same(one: Wait, other: Wait) -> bool:
             return type(one) is type(other) and not isinstance(one, MbarrierWait | Poll)
 
 
-def _width(one: Instruction) -> int:
-    """The bytes that a load reads."""
-    for text, size in (("8", 1), ("16", 2), ("64", 8), ("128", 16)):
-        if {text, f"U{text}", f"S{text}"} & {*one.modifiers}:
+def width(one: Instruction) -> int:
+    """The bytes that a load reads, or that a store or an atomic operation writes."""
+    for text, size in (("8", 1), ("16", 2), ("64", 8), ("128", 16), ("256", 32)):
+        if {text, f"U{text}", f"S{text}", f"F{text}"} & {*one.modifiers}:
             return size
     return 4
 

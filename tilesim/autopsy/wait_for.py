@@ -173,7 +173,9 @@ class _Graph:
                 beside = [c for c in self.launch.ctas if c.sm == waiting.cta.sm]
                 groups = [group for cta in beside for group in self.of[cta]]
                 waiting.supplies = self._supplies(groups, "columns", None)
-                self._say_if_none(waiting, "no warp on its SM that is alive frees columns")
+                self._say_if_none(
+                    waiting, "no warp of this kernel on its SM that is alive frees columns"
+                )
             case GridDependencyWait():
                 waiting.state += self._before(waiting.cta.grid)
             case _:
@@ -366,13 +368,19 @@ class _Graph:
             )
         waiting.needs_all = True
         waiting.supplies = self._supplies(rest, "cluster", None)
-        if not rest:
+        if rest:
+            self._say_if_none(
+                waiting,
+                "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
+            )
+        elif all(one and self.ahead.arrives(one) for one in {g.wait.instruction for g in there}):
             waiting.passing = True
             waiting.state.append("all that have not ended are there: the wait is about to pass")
-        self._say_if_none(
-            waiting,
-            "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
-        )
+        else:
+            waiting.state.append(
+                "all that have not ended are there; the code may lead there past the arrival, and "
+                "a warp that came so has not arrived"
+            )
 
     def _warp(self, waiting: _CtaWait, wait: WarpWait) -> None:
         waiting.needs_all = True
@@ -412,9 +420,11 @@ class _Graph:
             also = "warps of other CTAs have stores to global memory ahead, which may be to it"
             waiting.state.append("so have warps of other CTAs" if near else also)
         if not near and not far:
+            unknown = self.launch.dump.absent(waiting.cta.grid).unknown
+            begins = f"a CTA that has not begun ({unknown:,} may not have), " if unknown else ""
             waiting.state.append(
                 "no other warp of this kernel that is alive has a store to global memory ahead: it "
-                "takes another kernel, the host or a copy that is under way"
+                f"takes {begins}another kernel, the host or a copy that is under way"
             )
 
     def _stores(self, group: Group) -> bool:
