@@ -5,6 +5,7 @@ a CUDA error. Words change that:
 
 * ``stay``: it ends neither after the dump nor at INT and TERM. ``gentle``: it ends at TERM with 7.
 * ``slow``: the dump is written in two parts. ``cut``: only the first is written. ``deaf``: none is.
+  ``early``: it ends with 6 as it is asked for the dump, and makes none.
 * ``buffered``: the driver reads 4,096 bytes, not one.
 * ``trap``: it makes a dump by itself and ends with exit code 4.
 * ``two``: it starts a second program, in a session of its own, which hangs until it is dumped, and
@@ -65,6 +66,8 @@ def drive(what: Collection[str] = ()) -> threading.Thread:
         left = 4096 if "buffered" in what else 1
         while left > 0:
             left -= len(os.read(reader, left))
+        if "early" in what:
+            os._exit(6)
         if "deaf" not in what:
             write_dump(what)
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from socket import gethostname
+from time import sleep
 
 import pytest
 from click.testing import CliRunner
@@ -119,6 +120,14 @@ def test_a_dump_that_never_comes_is_said(watched: Watched) -> None:
     assert "1 dump did not come in 0 s, although the driver was asked" in watched.lines[1]
     assert not watched.reports
     assert not list(watched.temporary.iterdir())
+
+
+def test_a_command_that_ends_before_it_is_dumped_has_its_own_exit_code(watched: Watched) -> None:
+    assert watched.run("early", "SIGUSR1") == 6
+    assert watched.lines == [
+        "SIGUSR1 asks for a dump: its GPU is dumped",
+        "it has ended before it was dumped",
+    ]
 
 
 def test_a_driver_may_read_many_bytes_at_a_time(watched: Watched) -> None:
@@ -260,6 +269,33 @@ def test_what_ends_the_watch_while_it_reads_ends_the_command_and_keeps_the_dump(
     assert Path(watched.lines[1].removeprefix("the dump is ")).exists()
 
 
+def test_a_signal_that_is_ignored_is_ignored_by_the_command_too(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under nohup, or behind ``&`` in a script."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        script = "kill -HUP $PPID; sleep 0.1; kill -HUP $$; exit 5"
+        assert Watch(watched.report, watched.lines.append).run(["/bin/sh", "-c", script]) == 5
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_time_in_which_the_command_is_stopped_does_not_count(watched: Watched) -> None:
+    script = (
+        "import sys; from tilesim.autopsy.watch import Watch\n"
+        "sys.exit(Watch(bool, print, after=1.0).run(sys.argv[1:]))"
+    )
+    command = "kill -TSTP $PPID; sleep 0.1; exit 5"
+    with subprocess.Popen([sys.executable, "-c", script, "/bin/sh", "-c", command]) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        sleep(1.1)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == 5
+
+
 def test_handlers_of_signals_are_as_before(watched: Watched) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGUSR1)
     watched.run("quiet")
@@ -366,6 +402,34 @@ def test_the_command_reports_and_leaves_input_and_output_to_the_program(
     assert "tilesim watch: SIGUSR1 asks for a dump: its GPU is dumped\n" in said
     assert "HANGS ring  grid 3, block 160, sm_90; 3 of 3 CTAs resident" in said
     assert f"tilesim watch: the dump is {tmp_path}/dumps/" in said
+
+
+def test_the_command_inherits_descriptors(watched: Watched) -> None:
+    """As of ``watch -- program <(...)``."""
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    watch = Watch(watched.report, watched.lines.append)
+    assert watch.run(["/bin/sh", "-c", f"echo line > /dev/fd/{writer}"]) == 0
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        assert file.read() == "line\n"
+
+
+@pytest.mark.parametrize(("what", "code"), [("quiet SIGUSR1", 5), ("trap", 4)])
+def test_lines_that_nothing_reads_cost_neither_exit_code_nor_dump(
+    watched: Watched, what: str, code: int
+) -> None:
+    command = [sys.executable, "-S", "-E", str(PROGRAM), *what.split()]
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "TMPDIR": str(watched.temporary)}
+    process = subprocess.run(
+        [sys.executable, "-m", "tilesim", "watch", "--", *command], env=environment, check=False,
+        stderr=writer,
+    )  # fmt: skip
+    os.close(writer)
+    assert process.returncode == code
+    assert len(list(watched.temporary.glob("*/*.nvcudmp"))) == (what == "trap")
 
 
 def test_progress_cannot_be_watched_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:

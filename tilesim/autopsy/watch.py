@@ -120,7 +120,12 @@ class _Signals:
     def __enter__(self) -> _Signals:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, lambda *_: None) for number in _ALL}
+        # what is ignored, as SIGHUP under nohup, the command is to ignore as well
+        looked_at = [
+            number for number in _ALL
+            if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
+        ]  # fmt: skip
+        self._before = {number: signal.signal(number, lambda *_: None) for number in looked_at}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -143,7 +148,7 @@ class _Signals:
         def stop(number: int, frame: object) -> None:
             raise SystemExit(128 + number)
 
-        before = {number: signal.signal(number, stop) for number in _END}
+        before = {number: signal.signal(number, stop) for number in _END & self._before.keys()}
         try:
             yield
         finally:
@@ -172,8 +177,9 @@ class _Run:
         mark = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
-                list(command), env={**ready.environment, MARKER: mark}, start_new_session=True
-            )
+                list(command), env={**ready.environment, MARKER: mark}, start_new_session=True,
+                close_fds=False,  # it inherits those that are not of this process alone
+            )  # fmt: skip
         except OSError as error:
             raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
         self._family = Family(self._process, mark)
@@ -210,8 +216,8 @@ class _Run:
     def _reason(self, signals: _Signals) -> _Reason | None:
         """Why it is to be dumped; None when it has ended."""
         watch = self._watch
-        end = math.inf if watch.after is None else self._started + watch.after
         while self._process.poll() is None:
+            end = math.inf if watch.after is None else self._started + watch.after
             now = monotonic()
             if now >= end:
                 return _Reason(f"it runs for more than {watch.after:g} s")
@@ -250,7 +256,9 @@ class _Run:
         with suppress(ProcessLookupError):
             if number == signal.SIGTSTP:
                 os.killpg(group, signal.SIGSTOP)
+                stopped = monotonic()
                 os.kill(os.getpid(), signal.SIGSTOP)
+                self._started += monotonic() - stopped
                 os.killpg(group, signal.SIGCONT)
             elif number in _PASSED_ON:
                 os.killpg(group, number)
@@ -273,6 +281,9 @@ class _Run:
         say = self._watch.say
         say(f"{reason.text}: its GPU is dumped")
         made = make_dumps(self._names(), self._watch.limits, self._family.runs)
+        if self._process.poll() is not None and not self._states.changed():
+            say("it has ended before it was dumped")
+            return False
         if not made.asked:
             say(
                 "no process of the command has a pipe for dumps: none has a CUDA context yet, or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,9 @@ _NO_PROGRESS = "5m"
 
 
 def _tell(line: str) -> None:
-    say(f"tilesim watch: {line}", err=True)
+    # a stderr that nothing reads any more is no reason to end the command
+    with suppress(OSError):
+        say(f"tilesim watch: {line}", err=True)
 
 
 @click.command("watch", context_settings={"ignore_unknown_options": True})
@@ -83,5 +86,8 @@ def command(
 
 def _report(ptx: Path | None, path: Path) -> bool:
     found, style = autopsy(path, ptx), style_for(sys.stderr)
-    click.echo(render(found, style), err=True, nl=False, color=style.colour)
+    try:
+        click.echo(render(found, style), err=True, nl=False, color=style.colour)
+    except OSError:  # the dump stays, as its report is lost
+        return False
     return found.code == FINDINGS
