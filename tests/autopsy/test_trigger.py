@@ -184,9 +184,10 @@ def test_a_gpu_that_is_busy_with_idle_memory_makes_no_progress() -> None:
     said = [progress.stuck(float(n), HUNG) for n in range(11)]
     assert not any(said[:10])
     assert said[10].startswith("no progress for 10 s: GPU 0 is busy, no memory")
+    assert [n for n in range(11, 35) if progress.stuck(float(n), HUNG)] == [20, 30]
     two = Look((Load(0, 99, 1), Load(1, 100, 0), Load(3, 100, 1)))
     progress = Progress(1.0)
-    assert "GPUs 0-1, 3 are busy" in [progress.stuck(n / 10, two) for n in range(12)][-1]
+    assert "GPUs 0-1, 3 are busy" in "".join(progress.stuck(n / 10, two) for n in range(12))
 
 
 @pytest.mark.parametrize(

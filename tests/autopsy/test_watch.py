@@ -199,6 +199,25 @@ def test_a_dump_at_an_exception_is_reported_when_the_command_has_ended(watched: 
     assert len(watched.reports) == 1
 
 
+def test_commands_that_are_watched_at_once_have_dumps_of_their_own_in_one_folder(
+    watched: Watched, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-S", "-E", str(PROGRAM), "SIGUSR1"]
+    other = Watched(watched.temporary)
+
+    def report(path: Path) -> bool:
+        if not other.reports:
+            watch = Watch(other.report, other.lines.append, folder=tmp_path, limits=LIMITS)
+            assert watch.run(command) == HUNG
+        return watched.report(path)
+
+    watch = Watch(report, watched.lines.append, folder=tmp_path, limits=LIMITS)
+    assert watch.run(command) == HUNG
+    assert len({*watched.reports, *other.reports}) == 2
+    assert watched.lines[1:] == [f"the dump is {watched.reports[0]}"]
+    assert other.lines[1:] == [f"the dump is {other.reports[0]}"]
+
+
 def test_dumps_of_other_programs_are_not_reported(
     watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +338,19 @@ def test_a_command_without_progress_is_dumped(watched: Watched) -> None:
         "the command reads or writes: its GPU is dumped"
     )
     assert len(watched.reports) == 1
+
+
+def test_a_command_without_a_context_goes_on_when_a_gpu_makes_no_progress(
+    watched: Watched,
+) -> None:
+    """NVML may tell of GPUs that other programs use."""
+
+    def look(pids: frozenset[int]) -> Look:
+        return Look((Load(0, 100, 0),), frozenset({1}), 5)
+
+    assert watched.run("quiet", no_progress=0.25, look=look) == 5
+    assert len(watched.lines) == 2
+    assert watched.lines[1].endswith("makes none; it goes on")
 
 
 def test_progress_that_cannot_be_seen_any_longer_is_said_and_the_command_goes_on(

@@ -65,6 +65,7 @@ class Progress:
         self._without += min(now - last[0], 2 * self.interval)
         if self._without < self.limit:
             return ""
+        self._without = 0.0  # it is said once in each limit
         busy = [load.gpu for load in look.loads if load.busy >= BUSY]
         gpus = f"GPU {busy[0]} is" if len(busy) == 1 else f"GPUs {ranges(busy)} are"
         return (

@@ -115,14 +115,16 @@ class Prepared:
 
 
 def prepared(given: Mapping[str, str], pipes: Path, dumps: Path) -> Prepared:
-    """Variables for a program: pipes are made in the folder ``pipes``, dumps in ``dumps``.
+    """Variables for a program: pipes are made in the folder ``pipes``, which is its alone, dumps in
+    ``dumps``.
 
     Those that are set in ``given`` stay, except for what would keep shared memory out of dumps.
     """
     notes = []
     environment = {
         ON_EXCEPTION: "1", FLAGS: DEFAULT_FLAGS, PIPE: str(pipes / "pipe.%h.%p"),
-        FILE: str(dumps / "%h.%p.nvcudmp"), **given, ENABLE: "1",
+        # dumps of several programs may be in one folder: the name of this one's pipes parts them
+        FILE: str(dumps / f"{pipes.name}.%h.%p.nvcudmp"), **given, ENABLE: "1",
     }  # fmt: skip
     flags = [flag.strip() for flag in environment[FLAGS].split(",")]
     if _NEEDED in flags:

@@ -157,10 +157,10 @@ class _Signals:
 
 
 class _Reason(NamedTuple):
-    """Why a command is dumped; ``hangs``: it is ended, even if it cannot be dumped."""
+    """Why a command is dumped; ``ends``: it is ended, even if it cannot be dumped."""
 
     text: str
-    hangs: bool = True
+    ends: bool = False
 
 
 class _Run:
@@ -220,14 +220,14 @@ class _Run:
             end = math.inf if watch.after is None else self._started + watch.after
             now = monotonic()
             if now >= end:
-                return _Reason(f"it runs for more than {watch.after:g} s")
+                return _Reason(f"it runs for more than {watch.after:g} s", ends=True)
             why = self._stuck(now)
             if why:
                 return _Reason(why)
             longest = _LONGEST if self._progress is None else self._progress.interval
             for number in signals.next(min(longest, end - now)):
                 if number in _ASK:
-                    return _Reason(f"{number.name} asks for a dump", hangs=False)
+                    return _Reason(f"{number.name} asks for a dump")
                 self._pass_on(number)
         return None
 
@@ -287,9 +287,9 @@ class _Run:
         if not made.asked:
             say(
                 "no process of the command has a pipe for dumps: none has a CUDA context yet, or "
-                f"its driver makes none{'' if reason.hangs else '; it goes on'}"
+                f"its driver makes none{'' if reason.ends else '; it goes on'}"
             )
-        if made.asked or reason.hangs:
+        if made.asked or reason.ends:
             # those that exceptions have made before, too
             self._report(Made(self._made().dumps, made.asked, made.problems))
             return True
