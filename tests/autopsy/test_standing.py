@@ -114,6 +114,10 @@ KERNEL searches(volatile int* o) { int i = 0; while (o[i] != 7) i++; o[0] = i; }
 KERNEL tickets(int* o, int n) { int i; while ((i = atomicAdd(o, 1)) < n) o[i + 1] = 3; }
 KERNEL draws(int* o, int n) { while (atomicAdd(o, 1) < n); }
 KERNEL works(volatile int* o, int n) { int s = 0; do { o[1] = s; s += n; } while (o[0] == 0); }
+KERNEL adds(int* o, volatile int* n) { int s = 0; while (*n == 0) s += atomicAdd(o, 1); o[0] = s; }
+KERNEL stores(volatile int* o, int n) { __shared__ int w[64]; while (*o == 0) asm volatile(
+  "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" :: "r"(at(w)), "r"(n) : "memory");
+  o[1] = w[n]; }
 KERNEL follows(volatile int* o, volatile int* n) { int s = 0; while (s < *n) s += 2; o[0] = s; }
 """
 
@@ -153,7 +157,7 @@ AT = {
     "BPT": Trap, "BAR": NamedBarrierWait, "NANOSLEEP": Sleep,
 }  # fmt: skip
 #: they wait in none of their loops
-BUSY = ("counts", "searches", "tickets", "draws", "works", "follows")
+BUSY = ("counts", "searches", "tickets", "draws", "works", "adds", "stores", "follows")
 
 
 @cache

@@ -20,11 +20,11 @@ _MOST_STEPS = 4096
 
 #: what others see, or what a loop that only waits has no use for
 _WORK = frozenset({
-    "ST", "STG", "STS", "RED", "REDG", "REDS", "STAS", "REDAS", "ARRIVES", "BAR", "UCGABAR_ARV",
-    "UCGABAR_WAIT", "CALL", "RET", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG",
-    "LDGSTS", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA", "UTCIMMA",
-    "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "UGETNEXTWORKID", "ACQBULK", "PREEXIT", "HMMA",
-    "IMMA", "DMMA", "EXIT",
+    "ST", "STG", "STS", "STSM", "RED", "REDG", "REDS", "STAS", "REDAS", "ARRIVES", "BAR",
+    "UCGABAR_ARV", "UCGABAR_WAIT", "CALL", "RET", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG",
+    "UTMAREDG", "LDGSTS", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA",
+    "UTCIMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "UGETNEXTWORKID", "ACQBULK",
+    "PREEXIT", "HMMA", "IMMA", "DMMA", "EXIT",
 })  # fmt: skip
 #: instructions that copy a value, and count nothing
 _COPIES = frozenset({
@@ -206,8 +206,8 @@ def _is_clock(one: Instruction) -> bool:
 
 
 def _works(one: Instruction) -> bool:
-    if one.base == "SYNCS":
-        return "PHASECHK" not in one.modifiers
+    if one.base in ("SYNCS", "ATOM", "ATOMG", "ATOMS"):
+        return not asks(one)
     return one.base in _WORK
 
 
