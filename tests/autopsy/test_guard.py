@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tilesim.autopsy import guard as module
+from tilesim.autopsy.errors import DumpError
 from tilesim.autopsy.guard import Guard
 from tilesim.autopsy.progress import Load
 
@@ -120,6 +122,36 @@ def test_a_guard_in_a_process_that_another_has_started_has_its_own_folder(start:
     outer = os.environ["CUDA_COREDUMP_PIPE"]
     start(60.0)
     assert os.environ["CUDA_COREDUMP_PIPE"] != outer
+
+
+@pytest.mark.parametrize(
+    ("why", "says"),
+    [
+        (DumpError("it is damaged"), "error: it is damaged"),
+        (ValueError("no such lane"), "error: a bug of tilesim, ValueError: no such lane"),
+    ],
+)
+def test_a_dump_that_cannot_be_read_stays_and_the_process_ends(
+    start: Start, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    why: Exception, says: str,
+) -> None:  # fmt: skip
+    def unread(path: Path) -> None:
+        raise why
+
+    ended: queue.Queue[int] = queue.Queue()
+    monkeypatch.setattr("os._exit", ended.put)
+    monkeypatch.setattr(module, "autopsy", unread)
+    guard = start(grace=0.05)
+    guard.begin("a::b")
+    drive()
+    assert ended.get(timeout=10) == 1
+    guard.close()
+    _, error, kept = said[0].splitlines()
+    assert error == says
+    path = Path(kept.removeprefix("the dump is "))
+    assert path.is_file()
+    shutil.rmtree(path.parent)
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_that_the_user_has_set_stay(

@@ -49,6 +49,7 @@ class Guard:
         self._seconds, self._say = seconds, say
         self._look, self._grace, self._limits = look, grace, limits
         self._reports: dict[str, str] = {}
+        self._unread = False
         self._folder = mkdtemp(prefix="tilesim-guard-")
         outer = os.environ.get(_OUTER)
         given = {
@@ -91,7 +92,7 @@ class Guard:
             self._closed = True
             self._changed.notify()
         self._thread.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_folder()
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -127,9 +128,11 @@ class Guard:
         for path in made.dumps:
             try:
                 parts.append(render(autopsy(path)).rstrip("\n"))
-            except TilesimError as error:
-                parts.append(f"error: {error}")
-            if path.parent != Path(self._folder):
+            except Exception as error:  # the test is to end, and the dump to stay
+                bug = f"a bug of tilesim, {type(error).__name__}: "
+                parts.append(f"error: {'' if isinstance(error, TilesimError) else bug}{error}")
+                self._unread = True
+            if self._unread or path.parent != Path(self._folder):
                 parts.append(f"the dump is {path}")
         self._reports[test] = "\n".join(parts)
         self._say(self._reports[test])
@@ -148,5 +151,10 @@ class Guard:
         if self._changed.wait_for(lambda: self._test is not current, self._grace):
             return
         self._say(f"{current[0]} has not ended {self._grace:g} s after the dump: the process ends")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_folder()
         os._exit(HUNG)
+
+    def _remove_folder(self) -> None:
+        """Removes the dumps, unless one could not be read."""
+        if not self._unread:
+            shutil.rmtree(self._folder, ignore_errors=True)
