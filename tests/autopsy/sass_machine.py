@@ -16,7 +16,7 @@ or -1 where they are not known. Predicates are 0, 1 or -1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -111,7 +111,6 @@ Operand = Register | Predicate | Constant | Place | Number | Name
 _REGISTER = re.compile(r"([-~|]?)(U?R)(Z|\d+)(?:\.64|\.H[01]_H[01]|\.U32|\.S32)*\|?$")
 _PREDICATE = re.compile(r"(!?)(U?P)(T|\d)$")
 _CONSTANT = re.compile(r"([-~|]?)c\[(0x[0-9a-f]+)\]\[(?:(U?R\w+)\+?)?(-?0x[0-9a-f]+)?\]\|?$")
-_FLOAT = re.compile(r"[-+]?(\d+(\.\d*)?(e[-+]?\d+)?|INF|QNAN|NAN)$", re.IGNORECASE)
 
 
 @cache
@@ -170,9 +169,8 @@ class Warp:
     #: the named barrier that lanes wait for, and the round of it
     joined: tuple[int, int] | None = None
     cluster_round: int = 0
-    executed: int = 0
-    #: instructions that it may still issue behind a barrier that defers its block
-    result: int = UNKNOWN
+    #: the votes of the last named barrier that it has passed
+    votes: int = UNKNOWN
     registers_held: int = 0
 
 
@@ -180,7 +178,7 @@ class Warp:
 class NamedBarrier:
     """A named barrier of a CTA: warps that have joined, lanes of others that have come."""
 
-    joined: list[tuple[int, bool]] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
     lanes: dict[int, int] = field(default_factory=dict)
     votes: int = 0
     threads: int | None = None
@@ -207,7 +205,6 @@ class Cta:
 class Cluster:
     """CTAs, and the barrier of the cluster."""
 
-    number: int
     ctas: list[Cta] = field(default_factory=list)
     arrived: dict[tuple[int, int], int] = field(default_factory=dict)
     round: int = 0
@@ -292,9 +289,14 @@ def _array(mask: int) -> NDArray[np.bool_]:
     return np.array([mask >> n & 1 for n in range(LANES)], bool)
 
 
-def bits_of(values: NDArray[Any]) -> int:
+def bits_of(values: Iterable[Any]) -> int:
     """The lanes at which something holds, as a mask."""
     return sum(1 << n for n, v in enumerate(values) if v)
+
+
+def of_lane(values: Values, lane: int) -> int:
+    """The value of a lane: all lanes have the one of a uniform register."""
+    return int(values[lane if len(values) > 1 else 0])
 
 
 class Machine:
@@ -319,7 +321,6 @@ class Machine:
         size = launch.cluster_size or 1
         threads = launch.threads
         shared = max(info.shared, 1024) + launch.dynamic_shared
-        self.clusters: list[Cluster] = []
         self.ctas: list[Cta] = []
         gx, gy, _ = launch.grid
         cx, cy, cz = launch.cluster if size > 1 else (1, 1, 1)
@@ -329,8 +330,7 @@ class Machine:
             place = (x // cx, y // cy, z // cz)
             cluster = by_cluster.get(place)
             if cluster is None:
-                cluster = by_cluster[place] = Cluster(len(by_cluster))
-                self.clusters.append(cluster)
+                cluster = by_cluster[place] = Cluster()
             rank = x % cx + cx * (y % cy + cy * (z % cz))
             cta = Cta(number, (x, y, z), rank, cluster, bytearray(shared), bytearray(shared))
             cluster.ctas.append(cta)
@@ -342,7 +342,7 @@ class Machine:
                 # given out in units of 8
                 warp.registers_held = -(-(info.registers or 32) // 8) * 8
                 cta.warps.append(warp)
-        for cluster in self.clusters:
+        for cluster in by_cluster.values():
             cluster.ctas.sort(key=lambda cta: cta.rank)
         self.warps = [warp for cta in self.ctas for warp in cta.warps]
 
@@ -419,7 +419,6 @@ class Machine:
         if one is None:
             raise Unsupported(f"there is no code at {pc:#x}")
         self.steps += 1
-        warp.executed += 1
         guard = self._guard(warp, one, mask)
         execute = self.opcodes.get(one.base)
         if execute is None:
@@ -435,10 +434,10 @@ class Machine:
         values = self.predicate(warp, parse(one.guard))
         found = 0
         for lane in lanes_of(mask):
-            value = values[lane if len(values) > 1 else 0]
+            value = of_lane(values, lane)
             if value < 0:
                 raise Unsupported(f"{one.opcode} at {one.pc:#x} is guarded by what is not known")
-            found |= int(value) << lane
+            found |= value << lane
         return found
 
     # ------------------------------------------------------------------ operands
@@ -495,27 +494,19 @@ class Machine:
         """Sets a register (or a predicate) of lanes."""
         match operand:
             case Register(number, uniform, _):
-                if number == (63 if uniform else 255):
-                    return
-                if uniform:
-                    if mask:
-                        first = lanes_of(mask)[0]
-                        warp.uniform[number + at][0] = values[first if len(values) > 1 else 0]
-                else:
-                    row = warp.registers[number + at]
-                    row[...] = np.where(_array(mask), values, row)
+                none = 63 if uniform else 255
+                file = warp.uniform if uniform else warp.registers
             case Predicate(number, uniform, _):
-                if number == 7:
-                    return
-                if uniform:
-                    if mask:
-                        first = lanes_of(mask)[0]
-                        warp.uniform_predicates[number][0] = values[first if len(values) > 1 else 0]
-                else:
-                    row = warp.predicates[number]
-                    row[...] = np.where(_array(mask), values, row)
+                none = 7
+                file = warp.uniform_predicates if uniform else warp.predicates
             case _:
                 raise Unsupported(f"a result {operand}")
+        if number == none or not mask:
+            return
+        if uniform:
+            file[number + at] = of_lane(values, lanes_of(mask)[0])
+        else:
+            file[number + at] = np.where(_array(mask), values, file[number + at])
 
     def address(self, warp: Warp, place: Operand, lane: int) -> int:
         """The address that a lane names, -1 if it is not known."""
@@ -523,13 +514,11 @@ class Machine:
         total = place.offset
         for register in place.registers:
             whole = place.wide and not register.uniform
-            values = self.value(warp, register)
-            value = int(values[lane if len(values) > 1 else 0])
+            value = of_lane(self.value(warp, register), lane)
             if value < 0:
                 return UNKNOWN
             if whole or (place.wide and len(place.registers) == 1):
-                high = self.value(warp, register, 1)
-                upper = int(high[lane if len(high) > 1 else 0])
+                upper = of_lane(self.value(warp, register, 1), lane)
                 if upper < 0:
                     return UNKNOWN
                 value |= upper << 32
@@ -602,20 +591,19 @@ class Machine:
         for number, barrier in cta.barriers.items():
             for n, lanes in list(barrier.lanes.items()):
                 if not cta.warps[n].live & ~lanes:
-                    barrier.joined.append((n, True))
+                    barrier.joined.append(n)
                     del barrier.lanes[n]
             if not barrier.joined:
                 continue
             if barrier.threads is None:
-                inside = {n for n, _ in barrier.joined}
-                full = all(not w.live or w.number in inside for w in cta.warps)
+                full = all(not w.live or w.number in barrier.joined for w in cta.warps)
             else:
                 full = LANES * len(barrier.joined) >= barrier.threads
             if full:
                 for warp in cta.warps:
                     if warp.joined == (number, barrier.round):
                         warp.joined = None
-                        warp.result = barrier.votes
+                        warp.votes = barrier.votes
                         warp.waits = ["" if w == "bar" else w for w in warp.waits]
                 barrier.joined, barrier.votes, barrier.round = [], 0, barrier.round + 1
                 self.version += 1
@@ -648,13 +636,13 @@ class Machine:
         """Lanes go on that have waited for lanes that have come or ended."""
         for number in range(16):
             kind = f"sync {number}"
-            here = sum(1 << n for n in lanes_of(warp.live) if warp.waits[n] == kind)
-            if here and not warp.convergence[number] & warp.live & ~here:
+            come = warp.live & bits_of(w == kind for w in warp.waits)
+            if come and not warp.convergence[number] & warp.live & ~come:
                 warp.waits = ["" if w == kind else w for w in warp.waits]
         for kind in {w for w in warp.waits if w.startswith("warp ")}:
             wanted = int(kind[5:])
-            here = sum(1 << n for n in lanes_of(warp.live) if warp.waits[n].startswith("warp "))
-            if here and not wanted & warp.live & ~here:
+            come = warp.live & bits_of(w.startswith("warp ") for w in warp.waits)
+            if come and not wanted & warp.live & ~come:
                 warp.waits = ["" if w == kind else w for w in warp.waits]
 
 

@@ -35,6 +35,7 @@ from tests.autopsy.sass_machine import (
     Warp,
     bits_of,
     lanes_of,
+    of_lane,
     parse,
     signed,
 )
@@ -595,7 +596,7 @@ def _warpsync(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> N
     wanted = ALL
     if "ALL" not in one.modifiers:
         values = m.value(w, parse(one.operands[0]))
-        value = int(values[lanes_of(guard)[0] if len(values) > 1 else 0]) if guard else 0
+        value = of_lane(values, lanes_of(guard)[0]) if guard else 0
         if value < 0:
             raise Unsupported("lanes of a mask that is not known")
         wanted = value
@@ -620,8 +621,7 @@ def _bar(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
     first = lanes_of(guard)[0]
 
     def read(operand: Operand) -> int:
-        values = m.value(w, operand)
-        value = int(values[first if len(values) > 1 else 0])
+        value = of_lane(m.value(w, operand), first)
         if value < 0:
             raise Unsupported("a named barrier that is not known")
         return value
@@ -641,7 +641,7 @@ def _bar(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
 
 @_opcode("B2R")
 def _result(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
-    m.set(w, parse(one.operands[0]), np.array([w.result]), guard)
+    m.set(w, parse(one.operands[0]), np.array([w.votes]), guard)
 
 
 @_opcode("UCGABAR_ARV")
@@ -888,8 +888,7 @@ def _stored(m: Machine, w: Warp, one: Instruction, source: Operand, lane: int) -
     size, _ = _size(one)
     data = b""
     for n in range(max(1, size // 4)):
-        values = m.value(w, source, n if not isinstance(source, Number) else 0)
-        value = int(values[lane if len(values) > 1 else 0])
+        value = of_lane(m.value(w, source, n if not isinstance(source, Number) else 0), lane)
         if value < 0:
             return None
         data += value.to_bytes(4, "little")
@@ -967,8 +966,7 @@ def _atomic(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> Non
             if found is None:
                 raise Unsupported(f"an atomic at {address:#x}")
             data, known, at = found[0].data, found[0].known, found[1]
-        given = [m.value(w, s) for s in sources if not isinstance(s, Predicate)]
-        values = [int(v[lane if len(v) > 1 else 0]) for v in given]
+        values = [of_lane(m.value(w, s), lane) for s in sources if not isinstance(s, Predicate)]
         before = None
         if len(known[at : at + size]) == size and all(known[at : at + size]):
             before = int.from_bytes(data[at : at + size], "little")

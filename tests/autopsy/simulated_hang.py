@@ -29,7 +29,9 @@ from tests.autopsy.sass_machine import (
     Place,
     Unsupported,
     Warp,
+    bits_of,
     lanes_of,
+    of_lane,
     parse,
 )
 from tests.autopsy.sass_opcodes import OPCODES
@@ -181,8 +183,8 @@ class Hang:
                 wanted = (
                     warp.convergence[int(wait[5:])] if wait[:4] == "sync" else int(wait[5:])
                 ) & warp.live
-                here = sum(1 << n for n in lanes_of(warp.live) if warp.waits[n] == wait)
-                yield Stand(key, mask, pc - 16, "lanes", missing=wanted & ~here)
+                come = bits_of(one == wait for one in warp.waits)
+                yield Stand(key, mask, pc - 16, "lanes", missing=wanted & ~come)
 
     def _place(self, warp: Warp, mask: int, pc: int) -> None:
         for lane in lanes_of(mask):
@@ -236,8 +238,7 @@ class Hang:
             if one.operands[0] == "PT":
                 return None  # the answer is dropped
             owner, at = machine.owner(warp.cta, machine.address(warp, operands[1], lane))
-            values = machine.value(warp, operands[2])
-            parity = int(values[lane if len(values) > 1 else 0]) >> 31
+            parity = of_lane(machine.value(warp, operands[2]), lane) >> 31
             return Stand(key, mask, one.pc, "mbarrier", owner.number, at, parity)
         if one.base == "USETMAXREG":
             return Stand(key, mask, one.pc, "pool")
