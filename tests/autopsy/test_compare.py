@@ -34,6 +34,7 @@ from tilesim.ptx.launch import Field, Launch, Map, Pointer, Scalar, Struct
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Module
 from tilesim.records import dataclass, replace
+from tilesim.sim.machine import lanes
 from tilesim.sim.machine.machine import TimeIsUp
 from tilesim.sim.machine.schedule import RandomChooser
 
@@ -75,8 +76,11 @@ class Hang:
         return next(i for i in self.code.code.values() if i.ptx == line and i.base == "SYNCS")
 
     def groups(self, *waits: tuple[tuple[int, ...], Wait]) -> list[Group]:
-        """Where the warps of each CTA stand."""
-        return [Group(cta, warps, 1, 0, wait) for cta in self.dump.ctas for warps, wait in waits]
+        """Where the warps of each CTA stand; of warp 4 one lane, which is the ring's producer."""
+        return [
+            Group(cta, warps, 1 if warps == (4,) else lanes.FULL, 0, wait)
+            for cta in self.dump.ctas for warps, wait in waits
+        ]  # fmt: skip
 
     def ring(self, full: int = FULL + 8, parity: int = 1, empty: int = EMPTY + 8) -> list[Group]:
         """Where those of the ring stand."""
@@ -163,8 +167,8 @@ OTHERWISE = {
     ),
     "one barrier for two": (
         {"empty": FULL + 8},
-        "CTAs 0-2 warp 4: waits for mbarrier 0xc08, parity 0 at ring.cu:19; in the deadlock of "
-        "check: waits on ring::empty+8 parity 0 at ring.cu:19",
+        "CTAs 0-2 warp 4: waits for mbarrier 0xc08, parity 0 at ring.cu:19 (lane 0); in the "
+        "deadlock of check: waits on ring::empty+8 parity 0 at ring.cu:19 (lane 0)",
     ),
 }
 
@@ -204,6 +208,21 @@ def test_warps_elsewhere(ring: Hang) -> None:
     assert ended.differs == (
         "CTA 0 warp 3: has ended; in the deadlock of check: waits on ring::full+8 parity 1 at "
         "ring.cu:21",
+    )
+
+
+def test_lanes_that_do_not_wait(ring: Hang) -> None:
+    """All lanes of a consumer wait, of the producer one, whichever it is."""
+    first, second, *others = ring.ring()
+    assert ring.compared([first, replace(second, lanes=1 << 7), *others]).kind == "same"
+    apart = [replace(first, lanes=0xFF), replace(first, lanes=lanes.FULL & ~0xFF)]
+    assert ring.compared([*apart, second, *others]).kind == "same"
+    for few in ([apart[1], second], [first, replace(second, lanes=3)]):
+        match = ring.compared([*few, *others])
+        assert match.kind == "nearest"
+    assert match.differs[0].endswith(
+        "ring.cu:19 (lanes 0-1); in the deadlock of check: waits on ring::empty+8 parity 0 at "
+        "ring.cu:19 (lane 0)"
     )
 
 
@@ -610,7 +629,7 @@ def test_ctas_of_a_cluster_stand_as_those_of_one_cluster(
     ptx = FoundPtx(CLUSTER, "f.ptx", "", True, "", (), module, module.entries[0])
     at = Instruction(0, "", "SYNCS", (), ptx=waits_of(CLUSTER)[0])
     groups = [
-        Group(cta, (0,), 1, 0, MbarrierWait(at, True, "", 0x400 + 8 * n, None, 0))
+        Group(cta, (0,), lanes.FULL, 0, MbarrierWait(at, True, "", 0x400 + 8 * n, None, 0))
         for cta, n in zip(dump.ctas, waits, strict=False)
     ]
     made = Rebuilt(Launch("f", (3, 1, 1), (32, 1, 1), (3, 1, 1)), ())

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
-from functools import partial
+from functools import partial, reduce
 from math import prod
+from operator import or_
 from time import monotonic
 from typing import Literal, NamedTuple
 
@@ -43,6 +44,7 @@ from tilesim.autopsy.waits import (
     Standing,
     TensorAllocWait,
     WarpWait,
+    lanes_of,
 )
 from tilesim.checker import check
 from tilesim.checker.report import Report
@@ -59,6 +61,7 @@ from tilesim.repair import Wanted
 from tilesim.sim.machine.cta import Cta as RunCta
 from tilesim.sim.machine.divergence import Arrival
 from tilesim.sim.machine.errors import TOO_LONG
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, TimeIsUp, TooLarge
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -152,11 +155,13 @@ class _Stand(NamedTuple):
 
     ``barrier``: the address of an mbarrier or the number of a named barrier, with ``rank``, that of
     its CTA in the cluster (None: its own). ``variable``: of the run, where the mbarrier lies.
-    ``line`` is the one of the PTX. ``instead``: of the dump, what else it may wait for.
+    ``line`` is the one of the PTX, ``lanes`` a mask. ``instead``: of the dump, what else it may
+    wait for.
     """
 
     kind: _Kind | None
     line: int | None
+    lanes: int
     barrier: int | None = None
     rank: int | None = None
     parity: int | None = None
@@ -222,22 +227,25 @@ def _of_dump(dump: CoreDump, groups: Iterable[Group]) -> dict[Cta, _There]:
 
 def _of_wait(dump: CoreDump, group: Group, wait: Standing, arch: tuple[int, int]) -> _Stand:
     line = None if wait.instruction is None else wait.instruction.ptx
-    where = _place(wait)
-    said = f"{wait}{where}"
+    said, lanes = f"{wait}{_place(wait)}{_which(group.lanes)}", group.lanes
     if isinstance(wait, MbarrierWait):
         own = wait.rank is None or wait.rank == group.cta.rank
         rank = None if own else wait.rank
         owner = dump.peer(group.cta, rank)
         state = None if wait.address is None else _state_at(owner, wait.address, arch)
-        return _Stand("mbarrier", line, wait.address, rank, wait.parity, state, said=said)
+        return _Stand("mbarrier", line, lanes, wait.address, rank, wait.parity, state, said=said)
     if isinstance(wait, NamedBarrierWait):
-        return _Stand("named", line, wait.id, said=said)
-    return _Stand(_KINDS.get(type(wait)), line, said=said)
+        return _Stand("named", line, lanes, wait.id, said=said)
+    return _Stand(_KINDS.get(type(wait)), line, lanes, said=said)
 
 
 def _place(wait: Standing) -> str:
     lines = wait.instruction.lines if wait.instruction else ()
     return f" at {lines[-1]}" if lines else ""
+
+
+def _which(lanes: int) -> str:
+    return "" if lanes == FULL else f" ({numbered('lane', lanes_of(lanes))})"
 
 
 def _state_at(cta: Cta | None, address: int, arch: tuple[int, int]) -> _State | _NoMbarrier | None:
@@ -277,32 +285,33 @@ def _state(barrier: Mbarrier) -> _State:
 
 
 def _of_agent(agent: Agent, cta: RunCta) -> _Stand:
-    blocked = agent.blocked
+    blocked, lanes = agent.blocked, agent.mask
     if blocked is None:
-        return _Stand(None, None, said="is running")
-    line, on = blocked.loc.innermost.line, blocked.on
-    said = f"{blocked.seen_from(cta.number)} at {blocked.loc.short}"
-    match on:
+        return _Stand(None, None, lanes, said="is running")
+    said = f"{blocked.seen_from(cta.number)} at {blocked.loc.short}{_which(lanes)}"
+    stand = partial(_Stand, line=blocked.loc.innermost.line, lanes=lanes, said=said)
+    match on := blocked.on:
         case Mbarrier():
-            rank = None if on.cta.index == cta.index else on.cta.rank
-            return _Stand(
-                "mbarrier", line, on.address, rank, blocked.parity, _state(on), on.variable, said
-            )
+            return stand(
+                "mbarrier", barrier=on.address,
+                rank=None if on.cta.index == cta.index else on.cta.rank,
+                parity=blocked.parity, state=_state(on), variable=on.variable,
+            )  # fmt: skip
         case NamedBarrier(of_cta=True):
             number = next((n for n, one in cta.named.items() if one is on), None)
-            return _Stand("named", line, number, said=said)
+            return stand("named", barrier=number)
         case NamedBarrier():
-            return _Stand("cluster", line, said=said)
+            return stand("cluster")
         case Frame() | Arrival():
-            return _Stand("lanes", line, said=said)
+            return stand("lanes")
         case RegisterPool():
-            return _Stand("pool", line, said=said)
+            return stand("pool")
         case Tmem() | TmemPool():
-            return _Stand("tmem", line, said=said)
+            return stand("tmem")
         case Warpgroup():
-            return _Stand("group", line, said=said)
+            return stand("group")
         case _:
-            return _Stand("poll" if blocked.polling else "other", line, said=said)
+            return stand("poll" if blocked.polling else "other")
 
 
 # ---------------------------------------------------------------------- two states
@@ -420,6 +429,10 @@ def _agree(there: Sequence[_Stand], here: Sequence[_Stand], places: _Places) -> 
     own = [s for s in here if s.kind not in ("lanes", None)] or [*here]
     if not waits or not own:
         return not waits and not own
+    # which lane is elected is up to the hardware
+    apart = "lanes" in (waits[0].kind, own[0].kind)
+    if not apart and _lanes(waits).bit_count() != _lanes(own).bit_count():
+        return False
     before = places.mapping
     agree = all(any(_same(a, b, places) for b in own) for a in waits) and all(
         any(_same(a, b, places) for a in waits) for b in own
@@ -427,6 +440,11 @@ def _agree(there: Sequence[_Stand], here: Sequence[_Stand], places: _Places) -> 
     if not agree:
         places.mapping = before
     return agree
+
+
+def _lanes(stands: Iterable[_Stand]) -> int:
+    """The lanes that stand somewhere, as a mask."""
+    return reduce(or_, (stand.lanes for stand in stands))
 
 
 def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
