@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,39 +257,39 @@ def command_of(pid: int) -> str:
     return " ".join(words[:2]) if words[0].endswith(("sleep", "sh")) else ""
 
 
-class Library:
+def library(running: dict[int, list[int]], code: int = 0) -> Any:
     """NVML with two GPUs; functions answer as they do in C."""
 
-    def __init__(self, running: dict[int, list[int]], code: int = 0) -> None:
-        self.running, self.code = running, code
-
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, number: Any) -> int:  # noqa: N802
+    def count_of(number: Any) -> int:
         number._obj.value = 2
         return 0
 
-    def nvmlDeviceGetHandleByIndex_v2(self, gpu: Any, handle: Any) -> int:  # noqa: N802
+    def handle_of(gpu: Any, handle: Any) -> int:
         handle._obj.value = gpu.value + 1
         return 0
 
-    def nvmlDeviceGetUtilizationRates(self, handle: Any, use: Any) -> int:  # noqa: N802
+    def utilization(handle: Any, use: Any) -> int:
         use._obj.gpu, use._obj.memory = 90 + handle.value, handle.value
-        return self.code
+        return code
 
-    def nvmlDeviceGetComputeRunningProcesses_v3(  # noqa: N802
-        self, handle: Any, number: Any, found: Any
-    ) -> int:
-        pids = self.running.get(handle.value, [])
+    def processes(handle: Any, number: Any, found: Any) -> int:
+        pids = running.get(handle.value, [])
         for place, pid in enumerate(pids):
             found[place].pid = pid
         number._obj.value = len(pids)
         return 0
 
+    return SimpleNamespace(
+        nvmlInit_v2=lambda: 0,
+        nvmlDeviceGetCount_v2=count_of,
+        nvmlDeviceGetHandleByIndex_v2=handle_of,
+        nvmlDeviceGetUtilizationRates=utilization,
+        nvmlDeviceGetComputeRunningProcesses_v3=processes,
+    )
+
 
 def test_gpus_are_those_on_which_the_processes_run() -> None:
-    gpus = Nvml(Library({1: [5], 2: [7, 8]}))
+    gpus = Nvml(library({1: [5], 2: [7, 8]}))
     assert gpus.loads({8, 9}) == (Load(1, 92, 2),)
     assert gpus.loads({5, 7}) == (Load(0, 91, 1), Load(1, 92, 2))
     assert gpus.loads({9}) == (Load(0, 91, 1), Load(1, 92, 2))
@@ -298,4 +299,4 @@ def test_gpus_are_those_on_which_the_processes_run() -> None:
 
 def test_a_gpu_that_tells_nothing_is_an_error() -> None:
     with pytest.raises(OSError, match="nvmlDeviceGetUtilizationRates of NVML answers 3"):
-        Nvml(Library({}, code=3)).loads(())
+        Nvml(library({}, code=3)).loads(())

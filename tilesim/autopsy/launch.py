@@ -37,7 +37,7 @@ _LEAST, _MOST = 1 << 32, 1 << 57
 _NEAR = 40
 #: shared memory is given out in units, and so are the registers of a thread (I2): of 255, which is
 #: the most that ptxas uses, a kernel has 256
-_UNIT, _REGISTERS = 128, 8
+_UNIT, _REGISTERS, _MOST_REGISTERS = 128, 8, 256
 _POINTER = 8
 #: of a tensor map: the bit from which the promotion of cache lines stands, and the bytes that
 #: describe it (the others repeat parts of them)
@@ -125,14 +125,21 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
             f"{', and apart from each other' if len(open_) > 1 else ''}"
         )
         assumed.append(Assumed("buffer sizes", text))
-    most = entry.directives.get("maxnreg")
-    registers = -(-grid.registers // _REGISTERS) * _REGISTERS
     launch = Launch(
         entry.name, grid.grid, grid.block, grid.cluster if all(grid.cluster) else UNSAID, dynamic,
-        min(registers, most[0]) if most else registers or None,
+        _registers(grid.registers, entry.directives.get("maxnreg")),
         cooperative=cooperative, params=_changed(params, _sized), about=f"as in {dump.path.name}",
     )  # fmt: skip
     return Rebuilt(launch, tuple(assumed), dict(_addresses(params, where, data)))
+
+
+def _registers(given: int, declared: Sequence[int] | None) -> int | None:
+    """Registers of a thread, of those that it is ``given``: what is ``declared``, if that many are
+    given in units. A number that no GPU gives stays as it is, for the check to refuse."""
+    if given > _MOST_REGISTERS:
+        return given
+    registers = -(-given // _REGISTERS) * _REGISTERS
+    return min(registers, declared[0]) if declared else registers or None
 
 
 # ---------------------------------------------------------------------- memory
