@@ -53,17 +53,6 @@ def shape_of(row: Row) -> str:
     return "GEMM of one column of tiles"
 
 
-def variant_of(row: Row) -> str:
-    """What else tells rows apart."""
-    named = {"m", "n", "depth", "queries", "keys", "heads", "ctas", "clusters"}
-    p = row["parameters"]
-    if "queries" in p:
-        named -= {"depth"}
-    parts = [f"{k}={v}" for k, v in p.items() if k not in named and v is not False]
-    few = p.get("ctas", 132) != 132
-    return ", ".join([*parts, *([f"ctas={p['ctas']}"] if few else [])])
-
-
 def ratio(row: Row) -> float:
     """Predicted over measured."""
     return float(row["predicted"] / row["measured"])
@@ -93,10 +82,6 @@ def _figures(rows: Sequence[Row]) -> str:
 
 def page(kept: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """docs/predicted-times.md; ``other``: of shapes with which the model was not made."""
-    return "\n".join([*_text(kept, other), *_table([*kept["rows"], *other["rows"]])]) + "\n"
-
-
-def _text(kept: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
     text = (Path(__file__).parent / "predicted-times.md").read_text()
     rows, facts = kept["rows"], kept["environment"]
     where = (
@@ -116,7 +101,7 @@ def _text(kept: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
     ]
     unseen = [f"| all | {_figures(other['rows'])} |", *_by_shape(other["rows"])]
     summary += _by_shape(rows)
-    yield (
+    return (
         text.replace("@where@", where)
         .replace("@summary@", "\n".join([*head, *summary]))
         .replace("@unseen@", "\n".join([*head, *unseen]))
@@ -132,16 +117,6 @@ def _by_shape(rows: Sequence[Row]) -> Iterator[str]:
             yield f"| {shape} | {_figures(some)} |"
     attention = [row for row in rows if shape_of(row).startswith("attention")]
     yield f"| attention | {_figures(attention)} |"
-
-
-def _table(rows: Sequence[Row]) -> Iterator[str]:
-    yield "| problem | kernel | variant | measured, us | predicted, us | ratio |"
-    yield "|---|---|---|--:|--:|--:|"
-    for row in sorted(rows, key=lambda row: (shape_of(row), row["measured"])):
-        yield (
-            f"| {shape_of(row)} | `{row['kernel']}` | {variant_of(row)} | {row['measured']:,.1f} | "
-            f"{row['predicted']:,.1f} | {ratio(row):.2f} |"
-        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The litmus rows for SM90 on a GPU: every outcome seen must be one the simulator allows.
 
-``python -m tests.litmus.silicon --launches 2000 --markdown docs/gpu-litmus.md`` needs the
+``python -m tests.litmus.silicon --launches 2000 --markdown benchmarks/h200/litmus.md`` needs the
 ``compile`` extra and a Hopper GPU. Each launch has random delays at synchronising instructions,
 from a seed of its own. What is undefined may do anything; what it did is written down.
 """

@@ -1,4 +1,4 @@
-"""``docs/gpu-lanes.md``: what was seen, beside what the machine allows.
+"""``benchmarks/h200/lanes.md``: what was seen, beside what the machine allows.
 
 ``python -m tests.silicon.page`` writes it from ``seen.json`` (`tests.silicon.run`); no GPU needed.
 """
@@ -14,7 +14,7 @@ from .programs import all_trials
 from .trial import HANGS, SCHEDULES, Allowed, Trial, allowed
 
 SEEN = Path(__file__).with_name("seen.json")
-PAGE = Path(__file__).parents[2] / "docs" / "gpu-lanes.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "h200" / "lanes.md"
 RESULTS = "## Results\n"
 #: schedules of the machine
 _SCHEDULES = 20
