@@ -1,3 +1,3 @@
 """The version, which results name."""
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
