@@ -44,11 +44,9 @@ class Warp:
     lanes: Sequence[Lane]
     slot: int = 0
     valid: int | None = None
-    active: int | None = None
     exited: int | None = None
     collective: int = 0
     broken: bool = False
-    error_pc: int | None = None
     uniform_registers: Sequence[int] = (0,) * 63
     uniform_predicates: Sequence[bool] = (False,) * 8
     convergence_barriers: Sequence[int] = (0,) * 16
@@ -85,8 +83,6 @@ class Grid:
     status: int = 2
     context: int = 0
     module: int = 0
-    parent: int = 0
-    preferred: Triple = NONE
     kind: int = 2
     origin: int = 0
     params_offset: int = 0x210
@@ -117,7 +113,6 @@ class Device:
     contexts: Sequence[Sequence[Module]] = ((),)
     arch: tuple[int, int] = (9, 0)
     sms: int = 132
-    warps_per_sm: int = 64
     name: str = "NVIDIA H200"
     faults: Mapping[int, Sm] = field(default_factory=dict)
 
@@ -212,7 +207,7 @@ class Dump:
             names = (string(device.name), string("GPU"), string("sm_{}{}".format(*device.arch)))
             rows.append(
                 (
-                    *names, n, 0, 6, device.sms, device.warps_per_sm, 32, 255, 8, *device.arch, 16,
+                    *names, n, 0, 6, device.sms, 64, 32, 255, 8, *device.arch, 16,
                     0, 63, 8, 16,
                 )
             )  # fmt: skip
@@ -262,8 +257,8 @@ class Dump:
                 [
                     (
                         g.id, handles[g.context], 1, g.entry, handles[g.context] + 1 + g.module,
-                        g.parent, g.params_offset, g.kind, g.origin, g.status, g.registers,
-                        *g.grid, *g.block, 0, 1, *g.cluster, *g.preferred,
+                        0, g.params_offset, g.kind, g.origin, g.status, g.registers,
+                        *g.grid, *g.block, 0, 1, *g.cluster, *NONE,
                     )
                     for g in device.grids
                 ],
@@ -346,11 +341,10 @@ def _warp_row(warp: Warp, registers: int, shared: int) -> tuple[int, ...]:
     for lane in warp.lanes:
         lanes |= 1 << lane.number
     valid = lanes & 0xFFFFFFFF if warp.valid is None else warp.valid
-    active = valid if warp.active is None else warp.active
     exited = ~valid & 0xFFFFFFFF if warp.exited is None else warp.exited
     return (
-        warp.error_pc or 0, warp.slot, valid, active, warp.broken, warp.error_pc is not None,
-        registers, shared, 0, active, exited, warp.collective, *warp.barrier,
+        0, warp.slot, valid, valid, warp.broken, 0, registers, shared, 0, valid, exited,
+        warp.collective, *warp.barrier,
     )  # fmt: skip
 
 
@@ -439,7 +433,7 @@ def _copy_of_device(dump: CoreDump, device: core_dump.Device) -> Device:
         Grid(
             g.id, g.entry, g.grid, g.block, g.cluster, g.params, g.registers,
             STATUSES.index(g.status), list(handles).index(g.context),
-            handles[g.context].index(g.module), g.parent, g.preferred_cluster, 2 - g.system,
+            handles[g.context].index(g.module), 2 - g.system,
         )
         for g in dump.grids
         if g.device == device.number
@@ -453,9 +447,7 @@ def _copy_of_device(dump: CoreDump, device: core_dump.Device) -> Device:
         if c.grid.device == device.number
     ]  # fmt: skip
     faults = {f.sm: Sm(f.exception, f.pc) for f in dump.faults if f.device == device.number}
-    return Device(
-        grids, ctas, contexts, device.arch, device.sms, device.warps_per_sm, device.name, faults
-    )
+    return Device(grids, ctas, contexts, device.arch, device.sms, device.name, faults)
 
 
 def _copy_of_warp(warp: core_dump.Warp, registers: int) -> Warp:
@@ -470,7 +462,7 @@ def _copy_of_warp(warp: core_dump.Warp, registers: int) -> Warp:
     ]  # fmt: skip
     barrier = warp.barrier
     return Warp(
-        lanes, warp.slot, warp.valid, warp.active, warp.exited, 0, warp.broken, warp.error_pc,
+        lanes, warp.number, warp.valid, warp.exited, 0, warp.broken,
         _until_none(warp.uniform_register, 256), warp.uniform_predicates() or (),
         _until_none(warp.convergence_barrier, 32),
         (SCOPES.index(barrier.scope), barrier.info) if barrier else (0, 0),

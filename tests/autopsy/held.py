@@ -30,8 +30,8 @@ def held(dump: CoreDump) -> dict[str, Any]:
 def _warp(warp: Warp) -> tuple[Any, ...]:
     numbers = [lane.number for lane in warp.lanes]
     return (
-        warp.number, warp.slot, warp.valid, warp.active, warp.exited, warp.broken, warp.error_pc,
-        warp.barrier, warp.lanes, warp.uniform_predicates(),
+        warp.number, warp.valid, warp.exited, warp.broken, warp.barrier, warp.lanes,
+        warp.uniform_predicates(),
         [warp.uniform_register(n) for n in range(70)],
         [warp.convergence_barrier(n) for n in range(20)],
         [[warp.register(n, r) for r in range(34)] for n in numbers],

@@ -92,11 +92,10 @@ def test_ranks_in_a_cluster_of_three_dimensions(tmp_path: Path) -> None:
 
 def test_clusters_of_two_sizes_in_one_grid(tmp_path: Path) -> None:
     """A grid with a preferred cluster size has CTAs in clusters of that size and of its own."""
-    grid = writer.Grid(1, ENTRY, (8, 1, 1), (64, 1, 1), cluster=(2, 1, 1), preferred=(4, 1, 1))
+    grid = writer.Grid(1, ENTRY, (8, 1, 1), (64, 1, 1), cluster=(2, 1, 1))
     sizes = [4, 4, 4, 4, 2, 2]
     ctas = [running((n, 0, 0), sm=n, cluster_size=(s, 1, 1)) for n, s in enumerate(sizes)]
     dump = dump_of(writer.Dump([writer.Device([grid], ctas)]), tmp_path)
-    assert dump.grids[0].preferred_cluster == (4, 1, 1)
     assert [len(dump.cluster_of(c)) for c in dump.ctas] == sizes
     assert [c.rank for c in dump.ctas] == [0, 1, 2, 3, 0, 1]
     assert dump.absent(dump.grids[0]) == (0, 2)
@@ -124,7 +123,7 @@ def test_several_grids_contexts_and_devices(tmp_path: Path) -> None:
     images = [b"\x7fELF" + bytes([n]) for n in range(4)]
     grids = [
         writer.Grid(7, ENTRY, (1, 1, 1), (32, 1, 1), context=0, module=1),
-        writer.Grid(8, ENTRY, (2, 1, 1), (32, 1, 1), context=1, module=0, status=1, parent=7),
+        writer.Grid(8, ENTRY, (2, 1, 1), (32, 1, 1), context=1, module=0, status=1),
         writer.Grid(9, ENTRY, (1, 1, 1), (32, 1, 1), context=1, module=1, kind=1),
     ]
     contexts = [
@@ -140,9 +139,9 @@ def test_several_grids_contexts_and_devices(tmp_path: Path) -> None:
     assert [(d.name, d.arch) for d in dump.devices] == [
         ("NVIDIA H200", (9, 0)), ("NVIDIA B200", (10, 0)),
     ]  # fmt: skip
-    assert [(g.device, g.id, g.status, g.parent, g.system) for g in dump.grids] == [
-        (0, 7, "active", 0, False), (0, 8, "pending", 7, False), (0, 9, "active", 0, True),
-        (1, 7, "active", 0, False),
+    assert [(g.device, g.id, g.status, g.system) for g in dump.grids] == [
+        (0, 7, "active", False), (0, 8, "pending", False), (0, 9, "active", True),
+        (1, 7, "active", False),
     ]  # fmt: skip
     found = [dump.image_of(g) for g in dump.grids]
     assert [i and i.data for i in found] == [images[1], images[2], None, images[0]]
@@ -230,23 +229,26 @@ def test_warps_in_the_order_of_the_cta(tmp_path: Path) -> None:
     grid = writer.Grid(1, ENTRY, (1, 1, 1), block)
     device = writer.Device([grid], [writer.Cta(1, (0, 0, 0), warps)])
     dump = dump_of(writer.Dump([device]), tmp_path)
-    assert [(w.number, w.slot) for w in dump.ctas[0].warps] == [(0, 10), (1, 11), (2, 12)]
+    assert [(w.number, w.lanes[0].thread[2]) for w in dump.ctas[0].warps] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+    ]
 
 
 def test_exceptions(tmp_path: Path) -> None:
     """A trap leaves its warp broken; an SM says what its warps have met, also if they ended."""
     (trapped,) = real("states").ctas[0].warps
-    assert (trapped.broken, trapped.error_pc) == (True, None)
+    assert trapped.broken
     assert not any(w.broken for w in real("ring").ctas[0].warps)
     lanes = [writer.Lane(0, ENTRY, (0, 0, 0), exception=1)]
-    cta = writer.Cta(1, (0, 0, 0), [writer.Warp(lanes, error_pc=ENTRY + 32)])
+    cta = writer.Cta(1, (0, 0, 0), [writer.Warp(lanes)])
     device = writer.Device(
         [writer.Grid(1, ENTRY, (1, 1, 1), (32, 1, 1))], [cta],
         faults={5: writer.Sm(31, ENTRY + 32), 9: writer.Sm(99)},
     )  # fmt: skip
     dump = dump_of(writer.Dump([device]), tmp_path)
     (warp,) = dump.ctas[0].warps
-    assert warp.error_pc == ENTRY + 32
     assert exception_text(warp.lanes[0].exception) == "lane: illegal address"
     assert dump.faults == ((0, 5, 31, ENTRY + 32), (0, 9, 99, None))
     assert "more arrivals at an mbarrier" in exception_text(31)
@@ -258,7 +260,6 @@ def test_lanes_that_wait_for_lanes() -> None:
     warp = real("waits").ctas[1].warps[3]
     states = {lane.number: lane.state for lane in warp.lanes}
     assert {n for n, state in states.items() if state == "blockedplus"} == set(range(16))
-    assert warp.active == 0xFFFF0000
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,6 @@ class Device(NamedTuple):
     number: int
     arch: tuple[int, int]
     sms: int
-    warps_per_sm: int
     name: str
 
 
@@ -157,9 +156,8 @@ class Grid(NamedTuple):
     address of the kernel's first instruction, ``cluster`` (0, 0, 0) if none was asked for.
 
     ``status`` is the driver's word: ``active``: it runs; ``pending``: it was launched and has not
-    begun. ``parent`` is the id of the grid that launched it, 0 for one of the host. ``params`` are
-    the bytes of its parameters, None if they were not dumped. ``system``: it is a kernel of the
-    driver (of cudaMemset, say). ``module`` and ``context`` are handles.
+    begun. ``params`` are the bytes of its parameters, None if they were not dumped. ``system``: it
+    is a kernel of the driver (of cudaMemset, say). ``module`` and ``context`` are handles.
     """
 
     device: int
@@ -172,8 +170,6 @@ class Grid(NamedTuple):
     cluster: Triple
     status: str
     params: bytes | None
-    parent: int = 0
-    preferred_cluster: Triple = (0, 0, 0)
     system: bool = False
     module: int = 0
     context: int = 0
@@ -247,9 +243,8 @@ class _Place(NamedTuple):
 class Warp:
     """A warp that had not ended; ``number`` is its place in the CTA. Masks have a bit per lane.
 
-    ``valid``: lanes that have not ended; ``active``: those of the instruction that is next;
-    ``exited``: those that have ended, None if the driver does not say. ``broken``: it has met a
-    trap or a breakpoint.
+    ``valid``: lanes that have not ended; ``exited``: those that have ended, None if the driver does
+    not say. ``broken``: it has met a trap or a breakpoint.
     """
 
     def __init__(self, dump: CoreDump, place: _Place, table: int, row: _Row, cta: Cta) -> None:
@@ -257,9 +252,8 @@ class Warp:
         self._place = place
         self._table = table
         self._cta = cta
-        error_pc, self.slot, self.valid, self.active, broken, has_error = row[:6]
-        self.broken = bool(broken)
-        self.error_pc: int | None = error_pc if has_error else None
+        self.valid: int = row[2]
+        self.broken = bool(row[4])
         self.exited: int | None = row[13]
         self.barrier: HardwareBarrier | None = None
         if row[17] is not None:
@@ -672,7 +666,7 @@ class CoreDump:
         if not rows:
             raise self.error("its table of devices is empty")
         return tuple(
-            Device(n, (r[11], r[12]), r[6], r[7], self._string(r[0])) for n, r in enumerate(rows)
+            Device(n, (r[11], r[12]), r[6], self._string(r[0])) for n, r in enumerate(rows)
         )
 
     def _string(self, at: int) -> str:
@@ -707,12 +701,11 @@ class CoreDump:
                 number = None if table is None else self.below(table, _PARAMETERS, n)
                 params = self.contents(number, MOST_PARAMETERS, f"parameters of grid {row[0]}")
                 cluster = row[19:22] if row[21] is not None else (0, 0, 0)
-                preferred = row[23:26] if row[25] is not None else (0, 0, 0)
                 found.append(
                     Grid(
                         device.number, n, row[0], row[3], row[10], row[11:14], row[14:17], cluster,
-                        _word_for(STATUSES, row[9], "status"), params, row[5], preferred,
-                        row[7] == 1, row[4], row[1],
+                        _word_for(STATUSES, row[9], "status"), params, row[7] == 1,
+                        row[4], row[1],
                     )
                 )  # fmt: skip
         return tuple(found)
