@@ -85,7 +85,6 @@ class Grid:
     module: int = 0
     kind: int = 2
     origin: int = 0
-    params_offset: int = 0x210
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ class Dump:
                 [
                     (
                         g.id, handles[g.context], 1, g.entry, handles[g.context] + 1 + g.module,
-                        0, g.params_offset, g.kind, g.origin, g.status, g.registers,
+                        0, 0x210, g.kind, g.origin, g.status, g.registers,
                         *g.grid, *g.block, 0, 1, *g.cluster, *NONE,
                     )
                     for g in device.grids

@@ -348,12 +348,12 @@ class Machine:
 
     def _constants(self) -> dict[int, int]:
         """Words of constant bank 0 by offset, as far as they are known."""
-        at = self.info.parameters_at or 0x210
+        old = self.arch < (10, 0)
+        at = 0x210 if old else 0x380
         found = {}
         data = bytes(self.memory.params) + bytes(-len(self.memory.params) % 4)
         for n in range(0, len(data), 4):
             found[at + n] = int.from_bytes(data[n : n + 4], "little")
-        old = self.arch < (10, 0)
         sizes = (*self.launch.block, *self.launch.grid)
         for n, value in enumerate(sizes):
             found[(0 if old else 0x360) + 4 * n] = value

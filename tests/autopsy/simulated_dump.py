@@ -23,6 +23,7 @@ import click
 from tests.autopsy.hanging_kernels import KERNELS
 from tests.autopsy.sass_machine import Unsupported
 from tests.autopsy.simulated_hang import ENDS, Hang, Kernel, Stand, compiled
+from tests.cubin.compiled import kernels
 from tests.kernels.faults import VARIANTS
 from tilesim.autopsy.pipeline import Autopsy, autopsy
 from tilesim.autopsy.wait_for import Entry
@@ -307,7 +308,7 @@ def _folder(folder: Path) -> Iterator[Kernel]:
                 cubin = compiled(_INTEGERS + text)
             except Unsupported:  # it needs headers that NVRTC lacks
                 continue
-            entry = Image(cubin).kernels[0].name
+            entry = kernels(Image(cubin))[0].name
             said = {"entry": entry, **json.loads(described.read_text())}
             (launch,) = loads_all(json.dumps(said), str(described))
             yield Kernel(path.stem, cubin, "sm_90a", launch)

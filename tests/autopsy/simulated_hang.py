@@ -35,10 +35,11 @@ from tests.autopsy.sass_machine import (
     parse,
 )
 from tests.autopsy.sass_opcodes import OPCODES
+from tests.cubin.compiled import kernels
 from tilesim.autopsy.mbarrier_word import Mbarrier
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image
-from tilesim.cubin.sass import Function, Instruction
+from tilesim.cubin.sass import Instruction
 from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
@@ -149,8 +150,8 @@ class Hang:
         self.kernel = kernel
         self.image = Image(kernel.cubin, kernel.name)
         name = kernel.launch.entry
-        self.function: Function = disassemble(self.image, [name])[name]
-        symbol = next(one for one in self.image.kernels if one.name == name)
+        symbol = next(one for one in self.image.functions if one.name == name)
+        (self.function,) = disassemble(self.image, (symbol,))
         self.info = self.image.info(symbol)
         self.random = random.Random(seed)
         self.machine = Machine(self.function, self.info, kernel.launch, kernel.version, OPCODES)
@@ -299,7 +300,6 @@ class Hang:
         grid = write.Grid(
             1, ENTRY, launch.grid, launch.block, cluster, bytes(machine.memory.params),
             self.info.registers or 32, module=len(before),
-            params_offset=self.info.parameters_at or 0,
         )  # fmt: skip
         others = [write.Module(_loaded(cubin, n), cubin) for n, cubin in enumerate(before)]
         own = write.Module(
@@ -615,5 +615,5 @@ _HARMLESS = frozenset({
 def _loaded(cubin: bytes, number: int) -> bytes:
     """Another cubin that was loaded, at another address."""
     at = ENTRY + (number + 1 << 24)
-    names = [one.name for one in Image(cubin).kernels]
+    names = [one.name for one in kernels(Image(cubin))]
     return write.load(cubin, {name: at + (n << 20) for n, name in enumerate(names)})

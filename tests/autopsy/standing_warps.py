@@ -78,7 +78,8 @@ def cubin(text: str, arch: str = "90a") -> bytes:
 @cache
 def functions(text: str, arch: str = "90a") -> Mapping[str, Function]:
     """The kernels of a text by name, at address 0."""
-    return disassemble(Image(cubin(text, arch)))
+    image = Image(cubin(text, arch))
+    return {one.name: one for one in disassemble(image, image.functions)}
 
 
 #: what registers hold that are not given: this, and their number. R4 and UR4 are equal: one is

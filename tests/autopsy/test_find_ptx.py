@@ -239,6 +239,16 @@ def test_the_fatbin_of_a_program(kernel: Loaded, bare: Loaded, text: str, tmp_pa
     assert list(texts_of_program(data[:-100])) == []
 
 
+def test_damaged_machine_code_beside_the_text_is_an_error_of_the_file(
+    bare: Loaded, text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "program"
+    damaged = entry(b"\xff", 0x2011, 100, kind=2)
+    path.write_bytes(program(fatbin(entry(text.encode() + b"\0"), damaged)))
+    with pytest.raises(DumpError, match=f"{path}: a compressed entry is damaged"):
+        find_ptx(bare, path, environment={})
+
+
 def test_damaged_fatbins_end() -> None:
     """Heads of no bytes, and sizes that no memory has."""
     endless = pack("<IHHQ", 0xBA55ED50, 1, 0, 0)

@@ -205,9 +205,9 @@ def test_the_disassembler_fails(
     monkeypatch.setattr(disassembly, "nvdisasm", lambda: str(tool))
     monkeypatch.setattr(disassembly, "MOST_SECONDS", 0.3)
     monkeypatch.setattr(disassembly, "MOST_PRINTED", 1 << 20)
-    disassembly._functions.cache_clear()
+    disassembly.disassemble.cache_clear()
     result = autopsy(malformed.small().to_bytes(), tmp_path)
-    disassembly._functions.cache_clear()
+    disassembly.disassemble.cache_clear()
     assert result.exit_code == 2
     assert message in result.stderr
     assert one_line(result.stderr)

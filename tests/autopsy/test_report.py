@@ -258,7 +258,7 @@ def test_nvdisasm_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch)
     def missing() -> str:
         raise CubinError("nvdisasm is not here: pip install 'tilesim[autopsy]'")
 
-    disassembly._functions.cache_clear()
+    disassembly.disassemble.cache_clear()
     monkeypatch.setattr(disassembly, "nvdisasm", missing)
     result = command(RING)
     assert (result.exit_code, result.stdout) == (2, "")

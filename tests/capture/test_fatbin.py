@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from ctypes.util import find_library
 from struct import pack
 
 import pytest
 
 from tilesim.capture.modules import Loaded
-from tilesim.cubin.fatbin import FatbinError, chosen, image, targets, texts
+from tilesim.cubin import fatbin as module
+from tilesim.cubin.fatbin import FatbinError, chosen, image, targets, texts, texts_of_program
 
 TEXT = ".version 9.0\n.target sm_90a\n// " + "abcabcabc" * 40 + "\n"
 
@@ -72,7 +74,7 @@ def test_ptx_in_zstd() -> None:
 
 
 def test_without_libzstd_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.cubin.fatbin.find_library", lambda name: None)
+    monkeypatch.setattr(module, "_libzstd", lambda: None)
     with pytest.raises(FatbinError, match="--compress-mode=none"):
         list(texts(fatbin(entry(b"x", 0x8011, 10))))
 
@@ -121,3 +123,95 @@ def test_a_module_without_ptx_says_how_to_get_it() -> None:
         _ = Loaded(fatbin(entry(b"\x7fELF", kind=2)), "sm_90a").text
     with pytest.raises(FatbinError, match="sm_100a and none that runs on sm_90a"):
         _ = Loaded(fatbin(entry(ptx("sm_100a").encode())), "sm_90a").text
+
+
+def program(*sections: tuple[int, bytes]) -> bytes:
+    """An ELF program with sections of fatbins: where each begins, and its bytes."""
+    names = b".nv_fatbin\0"
+    end = max([64, *(at + len(body) for at, body in sections)])
+    rows = [(0, 3, end, len(names)), *((0, 1, at, len(body)) for at, body in sections)]
+    data = bytearray(end) + names
+    for at, body in sections:
+        data[at : at + len(body)] = body
+    data[:64] = pack(
+        "<16s24xQ10xHHH", b"\x7fELF\x02\x01", len(data), 64, len(rows), 0,
+    )  # fmt: skip
+    return bytes(data) + b"".join(pack("<II16xQQ24x", *row) for row in rows)
+
+
+def test_ptx_of_a_program() -> None:
+    first, second = fatbin(entry(TEXT.encode())), fatbin(entry(b"// other"))
+    data = program((64, first), (64 + len(first), second))
+    assert list(texts_of_program(data)) == [TEXT, "// other"]
+
+
+def test_sections_that_overlap_are_refused() -> None:
+    """Else a file with 65,535 headers of one section is read as often."""
+    first = fatbin(entry(TEXT.encode()))
+    with pytest.raises(FatbinError, match="fatbins overlap"):
+        list(texts_of_program(program((64, first), (64, first))))
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 40])
+def test_entries_beyond_their_fatbin_are_refused(size: int) -> None:
+    """A text that was cut is not taken for a shorter one."""
+    whole = entry(TEXT.encode())
+    length = len(whole) - 64
+    longer = whole[:8] + pack("<Q", length + 8 if size < 0 else size) + whole[16:]
+    with pytest.raises(FatbinError, match="does not fit"):
+        list(texts(fatbin(longer)))
+    with pytest.raises(FatbinError, match="it was cut"):
+        list(texts(fatbin(whole)[:-1]))
+    with pytest.raises(FatbinError, match="does not fit"):
+        list(texts(fatbin(entry(TEXT.encode(), kind=2), whole[:16] + b"\xff" * 4 + whole[20:])))
+
+
+@pytest.mark.parametrize("back", [0, 4])
+def test_lz4_copies_from_nowhere_are_refused(back: int) -> None:
+    block = b"\x30abc" + pack("<H", back) + b"\x10d"
+    with pytest.raises(FatbinError, match="damaged"):
+        list(texts(fatbin(entry(block, 0x2011, 8))))
+    fine = b"\x30abc" + pack("<H", 2) + b"\x10d"
+    assert list(texts(fatbin(entry(fine, 0x2011, 8)))) == ["abcbcbcd"]
+
+
+def test_what_grows_when_decompressed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = b"\x1fa\x01\0" + b"\xff" * 40_000 + b"\0\x10b"
+    full = 1 + 15 + 255 * 40_000 + 4 + 1
+    begin = time.process_time()
+    (text,) = texts(fatbin(entry(bomb, 0x2011, full)))
+    assert len(text) == full
+    assert time.process_time() - begin < 1  # byte by byte it takes three
+    monkeypatch.setattr(module, "MOST_TOGETHER", 2 * full)
+    with pytest.raises(FatbinError, match="more than"):
+        list(texts(fatbin(*[entry(bomb, 0x2011, full)] * 3)))
+    with pytest.raises(FatbinError, match="larger than 256 MiB"):
+        list(texts(fatbin(entry(bomb, 0x2011, 1 << 62))))
+
+
+@pytest.mark.skipif(find_library("zstd") is None, reason="there is no libzstd")
+@pytest.mark.parametrize("size", [len(TEXT) - 1, len(TEXT) + 1, 1 << 28])
+def test_zstd_of_another_size_is_refused(size: int) -> None:
+    with pytest.raises(FatbinError, match="damaged"):
+        list(texts(fatbin(entry(zstd(TEXT.encode()), 0x8011, size))))
+
+
+def test_wrappers_of_wrappers_and_huge_modules_are_refused() -> None:
+    own = pack("<IIQQ", 0x466243B1, 1, 0x1000, 0)
+    with pytest.raises(FatbinError, match="wrapper has no fatbin"):
+        image(lambda address, size: own[:size], 0x1000)
+    huge = pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 60)
+    with pytest.raises(FatbinError, match=f"{1 << 60} bytes"):
+        image(lambda address, size: huge[:size], 0x1000)
+
+
+def test_text_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_UNPACKED", 1 << 14)
+    with pytest.raises(FatbinError, match="the PTX has more than"):
+        image(lambda address, size: b"a" * size, 0x1000)
+
+
+def test_targets_in_hostile_texts_are_found_in_time() -> None:
+    begin = time.process_time()
+    assert targets(["\n" * 100_000 + "x", f".target sm_{'9' * 5000}"]) == ()
+    assert time.process_time() - begin < 1

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from tests.gpu import needs
-from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, KernelInfo, KernelParameter
 from tilesim.cubin.operands import mbarrier_operand
@@ -73,11 +72,11 @@ def image(request: pytest.FixtureRequest) -> Image:
 
 @pytest.fixture(scope="module")
 def functions(image: Image) -> Mapping[str, Function]:
-    return disassemble(image)
+    return compiled.functions(image)
 
 
 def info(image: Image, name: str) -> KernelInfo:
-    (symbol,) = (one for one in image.kernels if one.name == name)
+    (symbol,) = (one for one in compiled.kernels(image) if one.name == name)
     return image.info(symbol)
 
 
@@ -87,7 +86,6 @@ def test_what_a_kernel_takes(image: Image) -> None:
         KernelParameter(0, 0, 8), KernelParameter(1, 8, 32), KernelParameter(2, 40, 1),
     )  # fmt: skip
     assert image.arch in ("sm_90a", "sm_100a")
-    assert found.parameters_at == {"sm_90a": 0x210, "sm_100a": 0x380}[image.arch]
     assert (found.cluster, found.most_threads, found.block) == ((2, 1, 1), (256, 1, 1), None)
     assert found.shared == 1024 + 128
     assert info(image, "mbarriers").block == (128, 1, 1)

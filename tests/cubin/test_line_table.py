@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu import needs
-from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image
 from tilesim.cubin.line_table import LineTable, counted_on
 
@@ -46,7 +45,7 @@ def image() -> Image:
 
 
 def test_each_call_of_an_inlined_function_has_its_own_line(image: Image) -> None:
-    functions = disassemble(image)
+    functions = compiled.functions(image)
     found = {
         name: [
             (one.operands[0], [line.line for line in one.lines])
@@ -63,7 +62,7 @@ def test_each_call_of_an_inlined_function_has_its_own_line(image: Image) -> None
 def test_lines_of_the_ptx_are_those_of_the_text_that_is_embedded(image: Image) -> None:
     assert image.ptx is not None
     lines = image.ptx.splitlines()
-    for function in disassemble(image).values():
+    for function in compiled.functions(image).values():
         for one in function.code.values():
             if one.base == "BAR":
                 assert one.ptx is not None
@@ -101,7 +100,7 @@ APART = WAITS.replace("{ .reg .pred p; again: ", "{ .reg .pred p;\\n\\n again: "
 
 @pytest.mark.parametrize("source", [WAITS, TWICE, APART], ids=["one instruction", "two", "apart"])
 def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait(source: str) -> None:
-    (function,) = disassemble(compiled.image(source)).values()
+    (function,) = compiled.functions(compiled.image(source)).values()
     waits: dict[str, set[tuple[int, ...]]] = {}
     for one in function.code.values():
         if "PHASECHK" in one.modifiers:
@@ -113,7 +112,7 @@ def test_the_loop_of_a_wait_behind_the_code_has_the_line_of_the_wait(source: str
 
 def test_a_cubin_without_lines_has_none() -> None:
     image = compiled.image(SOURCE, lines=False)
-    codes = [one.code.values() for one in disassemble(image).values()]
+    codes = [one.code.values() for one in compiled.functions(image).values()]
     assert {(one.lines, one.ptx) for code in codes for one in code} == {((), None)}
     assert image.ptx is None
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
 from tests.gpu import needs
 from tilesim.cubin import value_sets
-from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.operands import mbarrier_operand
 from tilesim.cubin.sass import Function
 from tilesim.cubin.value_graph import Known
@@ -131,8 +130,8 @@ def arrivals(function: Function, known: Known = first_cta) -> set[int] | None:
 
 
 @pytest.fixture(scope="module", params=["sm_90a", "sm_100a"])
-def functions(request: pytest.FixtureRequest) -> dict[str, Function]:
-    return disassemble(compiled.image(source(), request.param, lines=False))
+def functions(request: pytest.FixtureRequest) -> Mapping[str, Function]:
+    return compiled.functions(compiled.image(source(), request.param, lines=False))
 
 
 def test_each_mbarrier_that_is_arrived_at_is_found_and_no_other(

@@ -62,5 +62,5 @@ def check(function: Function, threads: int) -> int:
 
 
 def test_each_address_of_an_execution_is_in_the_set() -> None:
-    functions = [one for image in images().values() for one in disassemble(image).values()]
+    functions = [one for image in images().values() for one in disassemble(image, image.functions)]
     assert sum(check(one, THREADS) for one in functions) > 120

@@ -112,7 +112,7 @@ def test_each_try_of_a_wait_has_its_line() -> None:
     image = hung(copied, 1).image
     found = [
         [at.line for at in one.lines]
-        for one in disassemble(image, ["copied"])["copied"].code.values()
+        for one in disassemble(image, image.functions)[0].code.values()
         if one.opcode.startswith("SYNCS.PHASECHK")
     ]
     waits = [[line("mbarrier.wait(full, 0)")], [line("mbarrier.wait(full, PHASE)")]]

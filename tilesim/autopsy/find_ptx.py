@@ -343,7 +343,10 @@ def _cubins_of(path: Path, data: bytes) -> Iterator[bytes]:
     if not data.startswith(_ELF):
         yield from _beside(path.with_suffix(".cubin"))
     elif int.from_bytes(data[18:20], "little") != _EM_CUDA:
-        yield from fatbin.cubins_of_program(data)
+        try:
+            yield from fatbin.cubins_of_program(data)
+        except fatbin.FatbinError as error:
+            raise DumpError(f"{path}: {error}") from error
 
 
 def _has(text: str, name: str) -> bool:

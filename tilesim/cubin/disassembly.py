@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Timer
@@ -68,21 +68,6 @@ def nvdisasm() -> str:
     )
 
 
-def disassemble(image: Image, names: Collection[str] | None = None) -> dict[str, Function]:
-    """The functions of a cubin by name: those named, or all.
-
-    Raises:
-        CubinError: the cubin has no such function, is damaged, or nvdisasm cannot be run on it.
-    """
-    wanted = image.functions
-    if names is not None:
-        wanted = tuple(one for one in image.functions if one.name in names)
-        missing = sorted(set(names) - {one.name for one in wanted})
-        if missing:
-            raise CubinError(f"{image.name}: the cubin has no function {missing[0]}")
-    return {one.name: one for one in _functions(image, wanted)} if wanted else {}
-
-
 def function_at(image: Image, address: int) -> Function | None:
     """The function that an address lies in, on the device if the image is relocated.
 
@@ -90,7 +75,7 @@ def function_at(image: Image, address: int) -> Function | None:
         CubinError: as `disassemble`.
     """
     symbol = image.symbol_at(address)
-    return None if symbol is None else _functions(image, (symbol,))[0]
+    return None if symbol is None else disassemble(image, (symbol,))[0]
 
 
 class _Row(NamedTuple):
@@ -103,8 +88,12 @@ class _Row(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _functions(image: Image, symbols: tuple[Symbol, ...]) -> tuple[Function, ...]:
-    """Functions of a cubin, by one process."""
+def disassemble(image: Image, symbols: tuple[Symbol, ...]) -> tuple[Function, ...]:
+    """Functions of a cubin, by one process.
+
+    Raises:
+        CubinError: the cubin is damaged, or nvdisasm cannot be run on it.
+    """
     for one in symbols:
         if one.size > MOST_CODE:
             raise CubinError(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ctypes.util import find_library
+from functools import cache
+from operator import itemgetter
 from struct import Struct
 
 Read = Callable[[int, int], bytes]
@@ -23,17 +25,19 @@ _FATBIN_HEAD = Struct("<IHHQ")
 #: bytes when they are not compressed
 _ENTRY = Struct("<HHIQI20xQ8xQ")
 _PTX, _CUBIN = 1, 2
-#: bytes of an entry when it is not compressed, at most
-MOST_UNPACKED = 1 << 28
+#: bytes of an entry when it is not compressed, and of all entries of a file together, at most
+MOST_UNPACKED, MOST_TOGETHER = 1 << 28, 1 << 31
 _LZ4, _ZSTD = 0x2000, 0x8000
 _PAGE = 4096
-_DAMAGED = "the compressed PTX is damaged"
+_DAMAGED = "a compressed entry is damaged"
+_CUT = "the fatbin is damaged: an entry does not fit into it"
 #: of an ELF file of 64 bits: offset of section headers, their size, how many, which has the names
 _ELF_HEAD, _SECTION = Struct("<40xQ10xHHH"), Struct("<II16xQQ")
 _NOBITS = 8
 #: sections of programs with fatbins: those of whole programs, and of parts that are to be linked
 _SECTIONS = (b".nv_fatbin", b"__nv_relfatbin")
-_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+#: blanks of one line only: else each of many empty lines is a beginning of all that follow
+_TARGET = re.compile(r"^[ \t]*\.target[ \t]+sm_(\d{2,3})([af]?)\b", re.MULTILINE)
 
 
 class FatbinError(Exception):
@@ -41,67 +45,99 @@ class FatbinError(Exception):
 
 
 def image(read: Read, address: int) -> bytes:
-    """The module at an address of the program; ``read(address, size)`` gives its bytes."""
+    """The module at an address of the program; ``read(address, size)`` gives its bytes.
+
+    Raises:
+        FatbinError: it is too large, or the data of a wrapper is no fatbin.
+    """
     head = read(address, 4)
-    magic = int.from_bytes(head, "little")
-    if magic == _WRAPPER:
-        return image(read, _WRAPPER_HEAD.unpack(read(address, _WRAPPER_HEAD.size))[2])
-    if magic == _FATBIN:
+    if int.from_bytes(head, "little") == _WRAPPER:
+        address = _WRAPPER_HEAD.unpack(read(address, _WRAPPER_HEAD.size))[2]
+        head = read(address, 4)
+        if int.from_bytes(head, "little") != _FATBIN:
+            raise FatbinError("the module is damaged: its wrapper has no fatbin")
+    if int.from_bytes(head, "little") == _FATBIN:
         _, _, header, size = _FATBIN_HEAD.unpack(read(address, _FATBIN_HEAD.size))
+        if size > MOST_TOGETHER:
+            raise FatbinError(f"the module is damaged: its fatbin has {size} bytes")
         return read(address, header + size)
     if head == _ELF:
         return head
-    text = b""
-    while b"\0" not in text:  # never beyond the page in which the text ends
+    text = bytearray()
+    while len(text) <= MOST_UNPACKED:  # never beyond the page in which the text ends
         start = address + len(text)
-        text += read(start, _PAGE - start % _PAGE)
-    return text.partition(b"\0")[0]
+        page, end, _ = read(start, _PAGE - start % _PAGE).partition(b"\0")
+        text += page
+        if end:
+            return bytes(text)
+    raise FatbinError(f"the PTX has more than {MOST_UNPACKED >> 20} MiB")
 
 
 def texts(data: bytes) -> Iterator[str]:
     """The PTX modules in an image, decompressed.
 
     Raises:
-        FatbinError: an entry cannot be decompressed.
+        FatbinError: the image is damaged or too large, or an entry cannot be decompressed.
     """
     if data.startswith(_ELF):
         return
     if int.from_bytes(data[:4], "little") != _FATBIN:
         yield data.decode(errors="replace")
         return
-    for body in _entries(data, _PTX):
-        yield body.partition(b"\0")[0].decode(errors="replace")
+    for body in _entries((data,), _PTX):
+        yield _text(body)
 
 
 def texts_of_program(data: bytes) -> Iterator[str]:
     """The PTX modules in an ELF program or library, decompressed; raises like `texts`."""
-    for section in _fatbins(data):
-        for body in _entries(section, _PTX):
-            yield body.partition(b"\0")[0].decode(errors="replace")
+    for body in _entries(_fatbins(data), _PTX):
+        yield _text(body)
 
 
 def cubins_of_program(data: bytes) -> Iterator[bytes]:
     """The machine code in an ELF program or library, decompressed; raises like `texts`."""
-    for section in _fatbins(data):
-        yield from _entries(section, _CUBIN)
+    yield from _entries(_fatbins(data), _CUBIN)
 
 
-def _entries(data: bytes, wanted: int) -> Iterator[bytes]:
-    """The entries of a kind in fatbins that follow each other."""
+def _text(body: bytes) -> str:
+    return body.partition(b"\0")[0].decode(errors="replace")
+
+
+def _entries(sections: Iterable[bytes], wanted: int) -> Iterator[bytes]:
+    """The entries of a kind in sections, in each of which fatbins follow each other."""
+    together = 0
+    for data in sections:
+        for body, flags, full in _packed(data, wanted):
+            if full > MOST_UNPACKED:
+                raise FatbinError(
+                    f"an entry of {full} bytes is larger than {MOST_UNPACKED >> 20} MiB"
+                )
+            together += full
+            if together > MOST_TOGETHER:
+                raise FatbinError(
+                    f"its entries have more than {MOST_TOGETHER >> 30} GiB when decompressed"
+                )
+            yield _unpacked(body, flags, full)
+
+
+def _packed(data: bytes, wanted: int) -> Iterator[tuple[bytes, int, int]]:
+    """The entries of a kind as they stand there: bytes, flags, how many bytes they are unpacked."""
     at = 0
     while at + _FATBIN_HEAD.size <= len(data):
         magic, _, header, size = _FATBIN_HEAD.unpack_from(data, at)
         if magic != _FATBIN or header < _FATBIN_HEAD.size:
             return
         entry, at = at + header, at + header + size
-        while entry + _ENTRY.size <= min(at, len(data)):
+        if at > len(data):
+            raise FatbinError("the fatbin is damaged: it was cut")
+        while entry + _ENTRY.size <= at:
             kind, _, own, length, packed, flags, full = _ENTRY.unpack_from(data, entry)
-            if own < _ENTRY.size:
-                raise FatbinError("the fatbin is damaged")
+            begin, entry = entry + own, entry + own + length
+            if own < _ENTRY.size or entry > at or packed > length:
+                raise FatbinError(_CUT)
             if kind == wanted:
-                body = data[entry + own : entry + own + (packed or length)]
-                yield _unpacked(body, flags, full)
-            entry += own + length
+                body = data[begin : begin + (packed or length)]
+                yield body, flags, full if flags & (_LZ4 | _ZSTD) else len(body)
 
 
 def _fatbins(data: bytes) -> Iterator[bytes]:
@@ -113,34 +149,48 @@ def _fatbins(data: bytes) -> Iterator[bytes]:
         return
     rows = [_SECTION.unpack_from(data, start + size * number) for number in range(count)]
     texts_at = rows[names][2]
-    for name, kind, offset, length in rows:
+    read = 0
+    for name, kind, offset, length in sorted(rows, key=itemgetter(2)):
         text = data[texts_at + name : texts_at + name + 32].partition(b"\0")[0]
-        if text in _SECTIONS and kind != _NOBITS:
-            yield data[offset : offset + length]
+        if text not in _SECTIONS or kind == _NOBITS:
+            continue
+        if offset < read or offset + length > len(data):
+            raise FatbinError("its section headers are damaged: fatbins overlap, or were cut")
+        read = offset + length
+        yield data[offset:read]
 
 
 def _unpacked(body: bytes, flags: int, size: int) -> bytes:
-    if size > MOST_UNPACKED:
-        raise FatbinError(f"an entry of {size} bytes is larger than {MOST_UNPACKED >> 20} MiB")
     if flags & _ZSTD:
         return _zstd(body, size)
     return _lz4(body, size) if flags & _LZ4 else body
 
 
 def _zstd(body: bytes, size: int) -> bytes:
-    name = find_library("zstd")
-    if name is None:
+    library = _libzstd()
+    if library is None:
         raise FatbinError(
             "nvcc has compressed the PTX with zstd, and there is no libzstd here: install it "
             "(libzstd1), or compile with --compress-mode=none"
         )
-    library = ctypes.CDLL(name)
+    library.ZSTD_getFrameContentSize.restype = ctypes.c_ulonglong
     library.ZSTD_decompress.restype = ctypes.c_size_t
-    made = ctypes.create_string_buffer(size)
-    got = library.ZSTD_decompress(made, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
-    if got > size:  # errors are negative numbers
+    length = ctypes.c_size_t(len(body))
+    # before memory is taken for it: a size that is not that of the frame may be any
+    if library.ZSTD_getFrameContentSize(body, length) != size:
         raise FatbinError(_DAMAGED)
-    return made.raw[:got]
+    made = ctypes.create_string_buffer(size)
+    got = library.ZSTD_decompress(made, ctypes.c_size_t(size), body, length)
+    if got != size:  # errors are negative numbers
+        raise FatbinError(_DAMAGED)
+    return made.raw
+
+
+@cache
+def _libzstd() -> ctypes.CDLL | None:
+    """The library; looking for it starts processes."""
+    name = find_library("zstd")
+    return None if name is None else ctypes.CDLL(name)
 
 
 def _lz4(body: bytes, size: int) -> bytes:
@@ -157,10 +207,11 @@ def _lz4(body: bytes, size: int) -> bytes:
                 break
             back = body[at] | body[at + 1] << 8
             count, at = _length(body, at + 2, token & 15)
-            if len(made) + count > size:
+            count += 4
+            if not 0 < back <= len(made) or len(made) + count > size:
                 raise FatbinError(_DAMAGED)
-            for _ in range(count + 4):
-                made.append(made[-back])
+            again = made[-back:]  # it may reach into what it makes
+            made += (again * (count // back + 1))[:count]
     except IndexError as error:
         raise FatbinError(_DAMAGED) from error
     if len(made) != size:

@@ -33,10 +33,9 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _NOBITS, _COMPRESSED = 8, 0x800
 _FUNC = 2
 #: of the field ``other`` of a symbol: a kernel
-_ENTRY = 0x10
 
 # attributes of functions
-_PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
+_REQNTID, _MAXNTID, _KPARAM = 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
@@ -61,14 +60,13 @@ class Section:
 @dataclass(frozen=True)
 class Symbol:
     """A function: where it lies, in bytes. ``index`` is its place in the table of symbols,
-    ``section`` that of the section with its code; ``kernel``: it can be launched."""
+    ``section`` that of the section with its code."""
 
     name: str
     address: int
     size: int
     index: int
     section: int
-    kernel: bool
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class KernelParameter:
 class KernelInfo:
     """What ptxas has written down of a kernel; None is not said.
 
-    ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
+    ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
     ``branch_targets``: of each ``BRX``, by its pc. ``shared``: bytes of static shared memory from
     address 0 of the window on: from sm_90 on the first 1024 are the system's.
@@ -92,7 +90,6 @@ class KernelInfo:
 
     name: str
     parameters: tuple[KernelParameter, ...]
-    parameters_at: int | None
     block: Triple | None
     most_threads: Triple | None
     cluster: Triple | None
@@ -218,21 +215,15 @@ class Image:
         names = self.contents(self.sections[table.link])
         found = []
         for index in range(len(data) // _SYMBOL.size):
-            at, info, other, section, address, size = _SYMBOL.unpack_from(
-                data, index * _SYMBOL.size
-            )
+            at, info, _, section, address, size = _SYMBOL.unpack_from(data, index * _SYMBOL.size)
             if info & 15 != _FUNC or not 0 < section < len(self.sections):
                 continue
             code = self.sections[section]
             if not code.address <= address <= address + size <= code.address + code.size:
                 name = self._string(names, at, "a function")
                 raise self.error(f"{name} does not lie in {code.name}")
-            found.append(
-                Symbol(
-                    self._string(names, at, "a function"),
-                    address, size, index, section, bool(other & _ENTRY),
-                )
-            )  # fmt: skip
+            name = self._string(names, at, "a function")
+            found.append(Symbol(name, address, size, index, section))
         return tuple(sorted(found, key=lambda one: (one.section, one.address, -one.size)))
 
     @cached_property
@@ -250,11 +241,6 @@ class Image:
             if not inside:
                 found.append(one)
         return tuple(found)
-
-    @cached_property
-    def kernels(self) -> tuple[Symbol, ...]:
-        """The functions that can be launched."""
-        return tuple(one for one in self.functions if one.kernel)
 
     def symbol_at(self, address: int) -> Symbol | None:
         """The function of `functions` that an address lies in: on the device if it is relocated."""
@@ -313,7 +299,6 @@ class Image:
         return KernelInfo(
             name=name,
             parameters=tuple(one for _, one in sorted(parameters.items())),
-            parameters_at=_begin(found.get(_PARAM_CBANK)),
             block=_triple(found.get(_REQNTID)),
             most_threads=_triple(found.get(_MAXNTID)),
             cluster=_triple(found.get(_CLUSTER)),
@@ -346,13 +331,6 @@ class Image:
             return None
         lines = self.contents(section).decode("utf-8", "replace").split("\0")
         return "\n".join(lines)
-
-
-def _begin(one: _Attribute | None) -> int | None:
-    if one is None or len(one.data) < 8:
-        return None
-    begin: int = struct.unpack_from("<H", one.data, 4)[0]
-    return begin
 
 
 def _triple(one: _Attribute | None) -> Triple | None:
