@@ -49,8 +49,6 @@ MOST_PATHS = 64
 MOST_AWAITED = 12
 #: bits of a shared address that count bytes; those above are the CTA's place in its cluster
 SHARED_BITS = 24
-#: where the parameters begin in constant bank 0, by the major number of the architecture
-_PARAMETERS_AT = {9: 0x210, 10: 0x380, 11: 0x380, 12: 0x380}
 
 #: at which a warp stands while it waits
 _STOPS = frozenset({
@@ -89,7 +87,6 @@ class Launch:
         self._answers: dict[object, _Answers] = {}
         device = next(one for one in dump.devices if one.number == grid.device)
         self.arch = device.arch
-        self.constants_at = _PARAMETERS_AT.get(device.arch[0], 0)
         self.ctas = tuple(cta for cta in dump.ctas if cta.grid is grid)
         self._paths_to: dict[int, tuple[_Path, ...]] = {}
         self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
@@ -116,11 +113,21 @@ class Launch:
     def constant(self, name: str) -> int | None:
         """A word of constant bank 0 (``c[0x0][0x210]``), of which the dump has the parameters of
         the launch."""
-        at = int(name.removeprefix("c[0x0][").removesuffix("]"), 16) - self.constants_at
-        data = self.grid.params if self.constants_at else None
-        if data is None or at < 0 or at + 4 > len(data):
+        start, data = self._parameters_at, self.grid.params
+        if start is None or data is None:
             return None
-        return int.from_bytes(data[at : at + 4], "little")
+        at = int(name.removeprefix("c[0x0][").removesuffix("]"), 16) - start
+        return int.from_bytes(data[at : at + 4], "little") if 0 <= at <= len(data) - 4 else None
+
+    @cached_property
+    def _parameters_at(self) -> int | None:
+        """Where the parameters begin in constant bank 0, as the cubin says."""
+        found = self.dump.image_of(self.grid)
+        image = None if found is None else CubinImage(found.data)
+        kernel = None if image is None else image.symbol_at(self.kernel)
+        if image is None or kernel is None:
+            return None
+        return image.info(kernel).parameters_at
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
