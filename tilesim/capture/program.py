@@ -46,8 +46,8 @@ def against_stub(command: Sequence[str], target: str, folder: Folder) -> int:
         with Server(path, target, folder):
             environment = {
                 **os.environ, "TILESIM_CAPTURE": str(path),
-                "LD_PRELOAD": _joined(str(library), "LD_PRELOAD"),
-                "LD_LIBRARY_PATH": _joined(str(library.parent), "LD_LIBRARY_PATH"),
+                "LD_PRELOAD": joined(str(library), "LD_PRELOAD"),
+                "LD_LIBRARY_PATH": joined(str(library.parent), "LD_LIBRARY_PATH"),
             }  # fmt: skip
             try:
                 process = subprocess.Popen(list(command), env=environment)
@@ -56,7 +56,8 @@ def against_stub(command: Sequence[str], target: str, folder: Folder) -> int:
             return ended(process)
 
 
-def _joined(first: str, name: str) -> str:
+def joined(first: str, name: str) -> str:
+    """A variable of the environment that lists files, with another one at its head."""
     rest = os.environ.get(name)
     return f"{first}:{rest}" if rest else first
 

@@ -1,4 +1,5 @@
-"""``tilesim capture``: runs a program without a GPU and records every kernel it would launch."""
+"""``tilesim capture``: runs a program without a GPU and records every kernel it would launch; or
+any command, and keeps what its compilers hand to ptxas."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from tilesim.capture.program import ended, run
+from tilesim.capture.ptxas import run as keep_ptx
 from tilesim.cli.options import FOLDER
 from tilesim.errors import UsageError
 
@@ -27,17 +30,30 @@ sys.exit(all(find_spec(name) is None for name in ADAPTERS))
 @click.option(
     "--target", type=click.Choice(_TARGETS), default="sm_90a", help="The GPU it is told it has."
 )
+@click.option(
+    "--ptxas", is_flag=True, help="Keep the PTX of every ptxas that COMMAND runs; no launches."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(output: Path, target: str, command: tuple[str, ...]) -> None:
+@click.pass_context
+def command(
+    context: click.Context, output: Path, target: str, ptxas: bool, command: tuple[str, ...]
+) -> None:
     """Runs COMMAND without a GPU and records the kernels that it launches.
 
     COMMAND is a Python script with Triton kernels, or a program with CUDA kernels and their PTX
     (nvcc -arch=sm_90a). Tensors of a script have shapes and no data; a script that needs a value of
     one ends there. A program has memory, and no kernel changes it. Each distinct kernel and launch
     is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
+
+    With --ptxas COMMAND is anything that compiles (make, a script, a test). It runs as always, and
+    what its compilers hand to ptxas is kept, with launches to be filled in.
     """
     if any(output.glob("*.ptx")):
         raise UsageError(f"{output} has kernels already: name an empty folder, or delete them")
+    if ptxas:
+        if context.get_parameter_source("target") is ParameterSource.COMMANDLINE:
+            raise UsageError("--target is for programs that launch: --ptxas keeps what is compiled")
+        raise SystemExit(keep_ptx(command, output))
     program, *arguments = command
     if program.endswith(".py"):
         interpreter, arguments = sys.executable, [program, *arguments]

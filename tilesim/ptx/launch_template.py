@@ -13,15 +13,16 @@ MISSING = "FILL_IN"
 _MAP = 128
 
 
-def template(module: Module, entries: Sequence[Function]) -> str:
+def template(module: Module, entries: Sequence[Function], *, registers: int | None = None) -> str:
     """The description of a kernel as JSON, or a list of those of several, with `MISSING` wherever
-    a value has to be filled in."""
+    a value has to be filled in. ``registers``: the most per thread that ptxas was told, where the
+    PTX does not say."""
     open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
-    found = [_description(entry, MISSING if open_ else 0) for entry in entries]
+    found = [_description(entry, MISSING if open_ else 0, registers) for entry in entries]
     return as_text(found[0] if len(found) == 1 else found)
 
 
-def _description(entry: Function, dynamic_shared: object) -> dict[str, Any]:
+def _description(entry: Function, dynamic_shared: object, registers: int | None) -> dict[str, Any]:
     says = entry.directives
     cluster = (MISSING,) if "explicitcluster" in says else (1, 1, 1)
     document: dict[str, Any] = {
@@ -31,7 +32,9 @@ def _description(entry: Function, dynamic_shared: object) -> dict[str, Any]:
         "dynamic_shared": dynamic_shared,
     }  # fmt: skip
     if "maxnreg" in says:
-        document["registers"] = says["maxnreg"][0]
+        registers = says["maxnreg"][0]
+    if registers is not None:
+        document["registers"] = registers
     document["params"] = [_parameter(p) for p in entry.params]
     return document
 

@@ -1,0 +1,232 @@
+"""Runs a command, and keeps every PTX that a ``ptxas`` in it is given, with what it is told.
+
+A small library (``preload/``, C, built on first use) is loaded into every process of the command.
+In one that is a ``ptxas``, whoever has started it and however it was found, it copies the input
+before ``ptxas`` begins; nothing stands between the compiler and ``ptxas``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tilesim.capture.build import preload_built
+from tilesim.capture.folder import file_stem, say
+from tilesim.capture.program import ended, joined
+from tilesim.errors import UsageError
+from tilesim.ptx.description import as_text
+from tilesim.ptx.launch_template import template
+from tilesim.ptx.parser import read
+from tilesim.ptx.syntax import PtxError
+from tilesim.records import dataclass
+from tilesim.wording import count
+
+#: the file that says how each PTX was compiled
+MANIFEST = "ptxas.json"
+SCHEMA = "tilesim.ptxas/1"
+#: a PTX has at most so many bytes
+_LARGEST = 256 << 20
+#: compilers that would answer from what they compiled before, and run no ptxas
+_NO_CACHES: Mapping[str, str] = {
+    "CCACHE_RECACHE": "1", "CUDA_TILE_CACHE_DIR": "0", "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+    "SCCACHE_RECACHE": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+    "TRITON_ALWAYS_COMPILE": "1",
+}  # fmt: skip
+#: options whose value is the next argument, but for what names a file
+_VALUES = {
+    "-arch": "arch", "--gpu-name": "arch", "-maxrregcount": "registers",
+    "--maxrregcount": "registers",
+}  # fmt: skip
+_TEXT = ("-ias", "--input-as-string")
+_OUTPUT = ("-o", "--output-file")
+#: nvcc's temporary files are called ``tmpxft_NUMBERS-N_SOURCE.compute_90a.ptx``
+_SOURCE = re.compile(r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(.+?)(?:\.compute_\w+)?\.ptx")
+#: cuTile's kernels are called ``NAME_Kt1_ENCODED``: the types of their arguments
+_TILE = re.compile(r"_Kt\d+_.*")
+_TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A PTX as a ``ptxas`` was given it. ``input``: the file it was called; ``arch``, ``options``:
+    what it was told; ``registers``: the most per thread, None: not said. ``code``: how it ended,
+    None: killed."""
+
+    ptx: str
+    input: str
+    arch: str
+    registers: int | None
+    options: tuple[str, ...]
+    code: int | None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of its kernels."""
+        return tuple(_ENTRY.findall(self.ptx))
+
+    @property
+    def stem(self) -> str:
+        """A file name: that of its kernel, of several that of the source."""
+        source = _SOURCE.fullmatch(Path(self.input).name)
+        if len(self.entries) > 1 and source is not None:
+            return file_stem(source[1])
+        return file_stem(_TILE.sub("", self.entries[0]))
+
+
+def run(command: Sequence[str], output: Path) -> int:
+    """Runs a command; what its ``ptxas`` were given goes to the folder ``output``, each PTX once,
+    as ``NAME.ptx`` with the launch to be filled in as ``NAME.json``. Its exit code.
+
+    Raises:
+        UsageError: the library cannot be built, or the command cannot be started.
+    """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]} cannot be run: there is no such program")
+    library = preload_built()
+    output.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as temporary:
+        kept, dumped = Path(temporary) / "ptxas", Path(temporary) / "dumped"
+        kept.mkdir()
+        dumped.mkdir()
+        # CuTe DSL compiles PTX by a library that is part of it, and writes it if it is told so
+        own = {"CUTE_DSL_KEEP": "ptx", "CUTE_DSL_DUMP_DIR": str(dumped)}
+        if own.keys() & os.environ.keys():
+            own = {}
+        environment = {
+            **_NO_CACHES, **os.environ, **own, "TILESIM_PTXAS": str(kept),
+            "LD_PRELOAD": joined(str(library), "LD_PRELOAD"),
+        }  # fmt: skip
+        try:
+            process = subprocess.Popen(list(command), env=environment)
+        except OSError as error:
+            raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+        code = ended(process)
+        runs = sorted(kept.iterdir())
+        found = [one for folder in runs for one in _compiled(folder)]
+        found += _dumped(dumped)
+        lost = sum(not (folder / "command").exists() for folder in runs)
+    _write(found, output)
+    if lost:
+        say(f"of {count(lost, 'run')} of ptxas the PTX could not be copied")
+    return code if code >= 0 else 128 - code
+
+
+def _compiled(folder: Path) -> Iterator[Compiled]:
+    """What one run of ``ptxas`` was given: of a run without an input, such as for its version,
+    nothing."""
+    try:
+        arguments = [os.fsdecode(a) for a in (folder / "command").read_bytes().split(b"\0")[:-1]]
+        code = _number(folder / "exit")
+    except OSError:
+        return
+    texts: list[tuple[str, str]] = []
+    said: dict[str, str] = {}
+    options: list[str] = []
+    before = ""
+    for number, argument in enumerate(arguments[1:], 1):
+        name, equals, value = argument.partition("=")
+        text = argument if before in _TEXT else value if name in _TEXT else ""
+        kept = folder / str(number)
+        if not text and kept.exists() and name not in _OUTPUT:
+            data = kept.read_bytes()
+            text = data.decode(errors="replace") if len(data) <= _LARGEST else ""
+        if before in _VALUES or (equals and name in _VALUES):
+            said[_VALUES[before if before in _VALUES else name]] = value or argument
+        if ".version" in text:
+            texts.append((argument if before not in _TEXT else "", text))
+        elif before not in _OUTPUT and name not in (*_OUTPUT, *_TEXT):
+            options.append(argument)
+        before = argument
+    registers = said.get("registers", "")
+    for place, text in texts:
+        yield Compiled(
+            text, place, said.get("arch", ""), int(registers) if registers.isdecimal() else None,
+            tuple(options), code,
+        )  # fmt: skip
+
+
+def _number(file: Path) -> int | None:
+    return int(file.read_text()) if file.exists() else None
+
+
+def _dumped(folder: Path) -> Iterator[Compiled]:
+    """PTX that a compiler has written by itself."""
+    for file in sorted(folder.rglob("*.ptx")):
+        text = file.read_text(errors="replace").rstrip("\0")
+        target = _TARGET.search(text)
+        yield Compiled(text, file.name, target[1] if target else "", None, (), 0)
+
+
+def _write(found: Iterable[Compiled], output: Path) -> None:
+    """Writes each PTX once, by name and contents, and says what there is."""
+    times: Counter[tuple[str, str, int | None]] = Counter()
+    first: dict[tuple[str, str, int | None], Compiled] = {}
+    without = 0
+    for one in found:
+        if not one.entries:
+            without += 1
+            continue
+        key = one.ptx, one.arch, one.registers
+        times[key] += 1
+        if key not in first or first[key].code != 0:
+            first[key] = one
+    kept = [one for one in first.values() if not _only_parsed(one, first.values())]
+    kept.sort(key=lambda one: (one.stem, sha256(one.ptx.encode()).digest(), one.arch))
+    names: Counter[str] = Counter()
+    rows = []
+    for one in kept:
+        number = names[one.stem]
+        names[one.stem] += 1
+        name = f"{one.stem}_{number}" if number else one.stem
+        compiled = times[one.ptx, one.arch, one.registers]
+        rows.append(_row(name, one, compiled))
+        (output / f"{name}.ptx").write_text(one.ptx)
+        _describe(one, output / f"{name}.json")
+        failed = "" if one.code == 0 else ", ptxas failed"
+        again = f", compiled {compiled} times" if compiled > 1 else ""
+        kernels = f", {len(one.entries)} kernels" if len(one.entries) > 1 else ""
+        say(f"captured {name}: {one.arch or 'arch not said'}{kernels}{again}{failed}")
+    (output / MANIFEST).write_text(as_text({"schema": SCHEMA, "compiled": rows}))
+    say(f"captured {count(len(kept), 'PTX file')} into {output}")
+    if without:
+        say(f"{count(without, 'PTX file')} without a kernel left out")
+    if kept:
+        say("launches are not known: replace FILL_IN in the .json files, then tilesim check")
+    else:
+        say(
+            "no ptxas was run, or none that the library could be loaded into: compilers that link "
+            "one (NVRTC, nvJitLink, nvPTXCompiler) and compile servers run none of their own"
+        )
+
+
+def _only_parsed(one: Compiled, others: Iterable[Compiled]) -> bool:
+    """Whether ``ptxas`` has made no code of it, and has of the same kernels elsewhere."""
+    return one.arch.startswith("compute_") and any(
+        other.entries == one.entries and not other.arch.startswith("compute_") for other in others
+    )
+
+
+def _row(name: str, one: Compiled, times: int) -> dict[str, object]:
+    return {
+        "file": f"{name}.ptx", "kernels": list(one.entries), "input": one.input, "arch": one.arch,
+        "maxrregcount": one.registers, "options": list(one.options), "exit": one.code,
+        "times": times,
+    }  # fmt: skip
+
+
+def _describe(one: Compiled, file: Path) -> None:
+    """Writes the launch of a PTX, to be filled in; not of one that is not read."""
+    try:
+        module = read(one.ptx, file.with_suffix(".ptx").name)
+    except PtxError as error:
+        say(f"{error}: no launch description is written")
+        return
+    file.write_text(template(module, module.entries, registers=one.registers))
