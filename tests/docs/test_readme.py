@@ -1,4 +1,4 @@
-"""README.md: the files it shows exist as shown, and its commands print what it says.
+"""README.md: what it shows of files stands there, and its commands print what it says.
 
 ``python -m tests.docs.test_readme`` writes the current outputs into it.
 """
@@ -14,17 +14,21 @@ from .pages import ROOT, console_blocks, python_blocks, shown_files, updated, wi
 README = ROOT / "README.md"
 
 
-def test_shown_files_are_the_files_of_the_repository() -> None:
+def test_what_is_shown_of_files_stands_in_them() -> None:
     files = shown_files(README.read_text())
     assert files
     for name, text in files:
-        assert (ROOT / name).read_text() == text
+        assert text in (ROOT / name).read_text()
+
+
+def test_its_length_is_that_of_a_page() -> None:
+    assert len(README.read_text().splitlines()) <= 130
 
 
 def test_commands_print_what_the_readme_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     blocks = console_blocks(README.read_text())
-    assert len(blocks) >= 2
+    assert blocks
     for block in blocks:
         assert with_outputs(block) == block, "run python -m tests.docs.test_readme"
 

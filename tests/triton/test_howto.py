@@ -1,6 +1,6 @@
-"""The README's Triton example prints what the README says.
+"""The example of docs/howto/triton.md prints what the page says.
 
-``python -m tests.triton.test_readme`` writes the current output into it.
+``python -m tests.triton.test_howto`` writes the current output into it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "howto" / "triton.md"
 COMMANDS = (
     "tilesim capture -o captured -- examples/gluon_pipeline.py",
     "tilesim check captured",
     "tilesim capture -o right -- examples/gluon_pipeline.py fixed",
     "tilesim check right",
 )
+FILE = re.compile(r"```py\n# (\S+)\n(.*?)```", re.DOTALL)
 BLOCK = re.compile(r"```shell-session\n(.*?)```", re.DOTALL)
 
 
@@ -44,10 +45,15 @@ def session(folder: Path) -> str:
     return text
 
 
-def test_the_triton_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_kernel_is_the_one_of_the_example() -> None:
+    ((name, text),) = FILE.findall(PAGE.read_text())
+    assert (ROOT / name).read_text() == text
+
+
+def test_the_triton_example_prints_what_the_page_says(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="needs the triton extra")
-    (shown,) = BLOCK.findall(README.read_text())
-    assert session(tmp_path) == shown, "run python -m tests.triton.test_readme"
+    (shown,) = BLOCK.findall(PAGE.read_text())
+    assert session(tmp_path) == shown, "run python -m tests.triton.test_howto"
     assert "(deadlock)" in shown
     assert "PROVED right/pipeline.ptx::pipeline\n" in shown
 
@@ -55,4 +61,4 @@ def test_the_triton_example_prints_what_the_readme_says(tmp_path: Path) -> None:
 if __name__ == "__main__":
     with TemporaryDirectory() as name:
         now = session(Path(name))
-    README.write_text(BLOCK.sub(lambda _: f"```shell-session\n{now}```", README.read_text()))
+    PAGE.write_text(BLOCK.sub(lambda _: f"```shell-session\n{now}```", PAGE.read_text()))
