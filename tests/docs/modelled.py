@@ -1,4 +1,4 @@
-"""Small programs in the notation of docs/theorem, for comparison with the proof kernel."""
+"""Small programs in the notation of docs/soundness/proofs, for comparison with the proof kernel."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Maker:
 
 
 def random_program(seed: int) -> Small:
-    """A program of steps that docs/theorem models."""
+    """A program of steps that docs/soundness/proofs models."""
     maker = _Maker(random.Random(seed).randrange)
     for _ in range(3 + maker.choose(6)):
         maker.step()

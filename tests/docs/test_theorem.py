@@ -1,5 +1,5 @@
-"""docs/theorem: the proofs compile, lack what the page says that they lack, and are about the
-conditions that the proof kernel checks."""
+"""docs/soundness/proofs: the proofs compile, lack what the page says that they lack, and are about
+the conditions that the proof kernel checks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tilesim.transforms.lower import lower
 from .modelled import coq, random_program
 from .pages import ROOT
 
-FOLDER = ROOT / "docs" / "theorem"
-PAGE = (ROOT / "docs" / "theorem.md").read_text()
+FOLDER = ROOT / "docs" / "soundness" / "proofs"
+PAGE = (ROOT / "docs" / "soundness" / "theorem.md").read_text()
 #: in the order in which they need each other
 FILES = ("Model.v", "Proof.v", "Check.v", "Examples.v")
 

@@ -1,5 +1,5 @@
 """Every condition of the certificate is needed: a program that fails, and that the run which is
-made first would prove without the condition. Its name says which (docs/soundness.md has them)."""
+made first would prove without the condition. Its name says which (docs/soundness/conditions.md)."""
 
 from __future__ import annotations
 
@@ -259,5 +259,5 @@ def test_exploration_claims_nothing_that_lanes_may_do() -> None:
 
 
 def test_documentation_lists_every_condition() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "soundness.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "soundness" / "conditions.md").read_text()
     assert [name for name in (*PROGRAMS, *ROLES, *KERNELS) if f"| {name} | " not in page] == []

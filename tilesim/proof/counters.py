@@ -7,7 +7,7 @@ all behind it. Then the word holds what the changes that are made add up to, in 
 A wait *needs* the first changes that let it pass, beside those that it comes after. It passes when
 these are made, and not before, if no part of them lets it pass, and each other change comes after
 them, or after the wait. It stays so, if what other changes that need not come after the wait add
-lets it pass as well (docs/soundness.md, counters).
+lets it pass as well (docs/soundness/counters.md).
 """
 
 from __future__ import annotations

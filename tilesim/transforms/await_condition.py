@@ -1,4 +1,4 @@
-"""Loops that only wait, as the waits that they are (A25, docs/soundness.md).
+"""Loops that only wait, as the waits that they are (A25, docs/soundness/counters.md).
 
     again: ...                                   mbarrier.wait [b], parity
            mbarrier.try_wait p, [b], parity  ->  mov p, 1
@@ -489,8 +489,8 @@ def _without_timeouts(mir: Mir) -> Mir:
     """``mir`` without the ways on which loops that look trap after so many turns, or so long.
 
     How often a loop looks, and how long that takes, no program says. With the trap the launch ends,
-    and what the others do until then they also do where the wait goes on (docs/soundness.md,
-    "Accesses that data decides"). The verdict says that it is not gone.
+    and what the others do until then they also do where the wait goes on
+    (docs/soundness/data.md, traps). The verdict says that it is not gone.
     """
     if not any(isinstance(i.what, Trap) and i.what.aborts for i in mir.code):
         return mir

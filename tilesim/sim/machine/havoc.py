@@ -2,8 +2,7 @@
 
 Accesses of which data decides whether, or where, they are made are made for the sake of what they
 may race with, and what they leave is not known. What such an access does wrong is no finding, as it
-may not happen: then the value that decides has to be known (docs/soundness.md, "Accesses that data
-decides").
+may not happen: then the value that decides has to be known (docs/soundness/data.md).
 
 A part of the program behind a branch on a value that is not known is gone through on all ways.
 Lanes go one way or the other, and each its own: so each instruction there may be made or not. It is
@@ -17,8 +16,8 @@ memory or synchronises has to be known to be executed.
 
 By some branches data makes all threads of a CTA end: ``if (blockIdx.x >= *n) return;``. All of them
 go one way (`tilesim.analysis.uniformity`), and no other CTA learns of it. In the run they stay;
-that they end is a run of its own for each time that they come to such a branch (docs/soundness.md,
-"Branches on which a CTA agrees").
+that they end is a run of its own for each time that they come to such a branch
+(docs/soundness/data.md, "Branches on which a CTA agrees").
 """
 
 from __future__ import annotations
@@ -556,7 +555,7 @@ class Undecided:
         """The trap to which one side leads, which does nothing else, and where lanes go on.
 
         With the trap the launch ends: nothing comes behind it, and what comes before or beside it
-        comes in an execution without it as well (docs/soundness.md, "Accesses that data decides").
+        comes in an execution without it as well (docs/soundness/data.md, traps).
         """
         sides = self._one_side(_traps) if self._forgets else None
         if sides is None:

@@ -2,8 +2,8 @@
 
 Waits need a number of arrivals, whichever they are. Where condition A fails, an arrival may count
 for the phase before its own, and another one for its own instead. That is immaterial if every wait
-learns the same: all that the one publishes is in what the other one comes after. docs/soundness.md
-(Arrivals that change places) has the argument.
+learns the same: all that the one publishes is in what the other one comes after.
+docs/soundness/arrivals.md has the argument.
 
 In the last phases of a barrier, for which no warp waits, it is immaterial which arrival ends which.
 """

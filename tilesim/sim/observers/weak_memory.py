@@ -352,7 +352,7 @@ class LaneOrder:
     The machine takes the lanes of a warp in the order of the text, and those of one instruction in
     one move. Between two lanes of a warp no more order exists than between two warps: an
     exploration, whose moves have one order of the lanes, exhausts nothing where that order is none
-    and anything depends on an order (docs/soundness.md, "Lanes").
+    and anything depends on an order (docs/soundness/lanes.md).
 
     They do not if events of different lanes of a warp are in no order, as the moves have them in
     one (they are *loose*), and anything depends on an order (it is *contended*). Where all lanes of

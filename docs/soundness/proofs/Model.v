@@ -1,5 +1,5 @@
 (* Programs of one CTA, their schedules, and the conditions over the log of one run.
-   Read docs/theorem.md first: it says what is modelled and what is not. *)
+   Read docs/soundness/theorem.md first: it says what is modelled and what is not. *)
 Require Import List Arith Bool ZArith Lia.
 Import ListNotations.
 Open Scope Z_scope.
