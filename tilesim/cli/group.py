@@ -13,6 +13,7 @@ from typing import IO, Any
 import click
 
 from tilesim.cli.project import defaults
+from tilesim.cli.streams import OutputError
 from tilesim.errors import TilesimError
 from tilesim.limits import patient
 from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
@@ -118,8 +119,11 @@ class Group(click.Group):
         Raises:
             WrongUsage: they make no sense.
         """
-        with _in_one_line(info_name or ""):
-            return super().make_context(info_name, args, *rest, **extra)
+        try:
+            with _in_one_line(info_name or ""):
+                return super().make_context(info_name, args, *rest, **extra)
+        except OutputError as error:  # of --help or --version
+            raise WrongUsage(str(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; user errors exit with 2, internal ones with 70, no tracebacks."""
