@@ -465,7 +465,9 @@ class Checker:
             stem = re.sub(r"[^A-Za-z0-9.=-]+", "_", self.node.nodeid).strip("_")
             path = folder / f"{stem}.json"
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(report.witness, indent=2) + "\n", encoding="utf-8")
+            from tilesim.files import write_whole
+
+            write_whole(path, json.dumps(report.witness, indent=2) + "\n")
             properties["witness"] = str(path)
         self.node.user_properties += [
             (f"tilesim.{name}", value) for name, value in properties.items() if value

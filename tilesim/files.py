@@ -1,4 +1,4 @@
-"""Files whose names come from others: what is read of them, and what is shown.
+"""Files whose names come from others: what is read of them, and what is shown; files of results.
 
 A ``.tile`` or PTX text says which source files it was made from, and may name any file. Reports
 show lines only of files below the working folder or a folder that the user names, of those named on
@@ -47,6 +47,28 @@ def read_regular(path: str | Path, limit: int) -> bytes:
         size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit} bytes"
         raise NoRegularFile(EFBIG, f"it is larger than {size}", str(path))
     return data
+
+
+def write_whole(path: str | Path, data: str | bytes) -> None:
+    """Writes a file as a whole: one that cannot be written, as on a full disk or by a process that
+    is killed meanwhile, stays as it was. A link is followed; a device, or a pipe, is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data = data.encode() if isinstance(data, str) else data
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        place.write_bytes(data)
+        return
+    beside = place.with_name(f"{place.name}.{os.getpid()}.new")
+    try:
+        beside.write_bytes(data)
+        if place.exists():
+            beside.chmod(stat.S_IMODE(place.stat().st_mode))
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def show_below(folders: Iterable[str | Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +15,22 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(
 ) -> None:
     path = tmp_path / "report.json"
     write_file(path, "old\n")
-    written = Path.write_text
+    path.chmod(0o640)
+    written = Path.write_bytes
 
-    def full(self: Path, text: str, **rest: Any) -> int:
-        written(self, text[:2], **rest)
+    def full(self: Path, data: bytes) -> int:
+        written(self, data[:2])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(Path, "write_bytes", full)
         with pytest.raises(UsageError, match="No space left"):
             write_file(path, "new\n")
     assert path.read_text() == "old\n"
     assert [*tmp_path.iterdir()] == [path]
+    write_file(path, "new\n")
+    assert path.read_text() == "new\n"
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_what_a_link_names_is_written(tmp_path: Path) -> None:

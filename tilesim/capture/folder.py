@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from tilesim.files import write_whole
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.description import dumps
 from tilesim.ptx.launch import Launch
@@ -30,8 +31,8 @@ class Folder:
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         name = f"{stem}_{number}" if number else stem
-        (self.path / f"{name}.ptx").write_text(ptx)
-        (self.path / f"{name}.json").write_text(dumps(launch))
+        write_whole(self.path / f"{name}.ptx", ptx)
+        write_whole(self.path / f"{name}.json", dumps(launch))
         grid = "x".join(map(str, launch.grid))
         say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,21 +203,48 @@ def command(
     session.progress.clear()
     if given.kernels and not session.results and session.interrupted_at is None:
         raise UsageError(f"no target has a kernel {', '.join(given.kernels)}")
+    results = session.results
+    reports: list[Callable[[], None]] = []
     if diff:
-        _diff(session, output, style_for(sys.stderr))
+        reports.append(partial(_diff, session, output, style_for(sys.stderr)))
     else:
-        _report(session, output_format, output, stream, style)
+        reports.append(partial(_report, session, output_format, output, stream, style))
     if html is not None:
-        from tilesim.report.html import render  # what only a page needs
-
-        write_file(html, render(session.results))
+        reports.append(partial(_page, html, results))
     for path, name in ((sarif, "sarif"), (junit, "junit")):
         if path is not None:
-            write_file(path, ci.render(name, session.results))
+            reports.append(partial(_beside, path, name, results))
     if certificate is not None:
-        _certify(session.results, certificate)
+        reports.append(partial(_certify, results, certificate))
+    _all_of(reports)
     say_withheld()
     ctx.exit(_code(session, accept))
+
+
+def _all_of(steps: Iterable[Callable[[], None]]) -> None:
+    """Writes every report; one that cannot be written hides no other.
+
+    Raises:
+        UsageError: one cannot be written.
+    """
+    failed = []
+    for step in steps:
+        try:
+            step()
+        except UsageError as error:
+            failed.append(str(error))
+    if failed:
+        raise UsageError("; ".join(failed))
+
+
+def _page(path: Path, results: Sequence[Result]) -> None:
+    from tilesim.report.html import render  # what only a page needs
+
+    write_file(path, render(results))
+
+
+def _beside(path: Path, name: str, results: Sequence[Result]) -> None:
+    write_file(path, ci.render(name, results))
 
 
 def _certify(results: Sequence[Result], path: Path) -> None:

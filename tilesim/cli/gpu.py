@@ -15,8 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from tilesim.cli.options import say
+from tilesim.cli.options import say, write_file
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.files import write_whole
 from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
 from tilesim.gpu.crosscheck import Arrays, Crosscheck, Options, Result
 from tilesim.gpu.describe_launch import describe
@@ -45,12 +46,12 @@ def write(program: Program, path: Path, inputs: Arrays | None = None) -> None:
     source = emit(program)
     match path.suffix:
         case ".cu":
-            path.write_text(source.text)
+            write_whole(path, source.text)
         case ".ptx":
-            path.write_text(compile_ptx(source))
-            path.with_suffix(".json").write_text(dumps(describe(source, inputs)))
+            write_whole(path, compile_ptx(source))
+            write_whole(path.with_suffix(".json"), dumps(describe(source, inputs)))
         case ".cubin":
-            path.write_bytes(compile_cubin(source).cubin)
+            write_whole(path, compile_cubin(source).cubin)
         case suffix:
             raise UsageError(f"cannot write {suffix or 'no suffix'}: use .cu, .ptx or .cubin")
 
@@ -295,8 +296,8 @@ class Gallery:
 
     def _save(self, results: Sequence[Result], settings: Options) -> None:
         if self.markdown is not None:
-            self.markdown.write_text(markdown(results))
+            write_file(self.markdown, markdown(results))
         if self.json is not None:
             rows = [r.json() for r in results]
             document = {"schema": 1, "seed": settings.seed, "results": rows}
-            self.json.write_text(json.dumps(document, indent=1))
+            write_file(self.json, json.dumps(document, indent=1))

@@ -21,7 +21,7 @@ from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.checker.assumptions import require_names
 from tilesim.checker.report import Values
 from tilesim.errors import UsageError
-from tilesim.files import show_below, withheld
+from tilesim.files import show_below, withheld, write_whole
 from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
@@ -265,22 +265,13 @@ def style_for(stream: TextIO) -> Style:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Writes a result file: a run that is killed meanwhile leaves the file as it was.
+    """Writes a result file, as a whole.
 
     Raises:
         UsageError: it cannot be written.
     """
     with writing(path):
-        place = Path(os.path.realpath(path))
-        if place.exists() and not place.is_file():  # a pipe, or a device
-            path.write_text(text, encoding="utf-8")
-            return
-        beside = place.with_name(f"{place.name}.new")
-        try:
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(place)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_whole(path, text)
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def guard_streams() -> None:
             if nothing != number:
                 os.dup2(nothing, number)
                 os.close(nothing)
-            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
+            setattr(sys, name, TextIOWrapper(FileIO(number, "w", closefd=False), "utf-8"))
     sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
 
 

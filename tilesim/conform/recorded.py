@@ -9,6 +9,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
+from tilesim.files import write_whole
 from tilesim.records import dataclass, field
 
 #: of the file's layout
@@ -64,11 +66,12 @@ class Recorded:
     def save(self, path: Path) -> None:
         """Writes the file."""
         about = np.frombuffer(json.dumps(asdict(self.about)).encode(), dtype=np.uint8)
-        with path.open("wb") as file:
-            np.savez_compressed(
-                file, about=about, instances=self.instances, times=self.times, ctas=self.ctas,
-                off=self.off, apart=self.apart,
-            )  # fmt: skip
+        data = BytesIO()
+        np.savez_compressed(
+            data, about=about, instances=self.instances, times=self.times, ctas=self.ctas,
+            off=self.off, apart=self.apart,
+        )  # fmt: skip
+        write_whole(path, data.getvalue())
 
 
 def load(path: Path) -> Recorded:
