@@ -201,12 +201,14 @@ def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, wri
 # ------------------------------------------------------------------ going on later
 
 
-def test_proofs_of_an_interrupted_check_are_kept(
-    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("more", [(), ("--html", "page.html"), ("--recheck",)])
+def test_reports_of_an_interrupted_check_are_kept(
+    more: tuple[str, ...], folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("c/alone.ptx").unlink()
     Path("c/other.ptx").unlink()
-    options = ("check", folder, "--format", "json", "--resume", "x.json")
+    options = ("check", folder, "--format", "json", "--resume", "x.json", *more)
+    page = Path("page.html")
 
     def check(most: int) -> tuple[int, str, int]:
         """Exit code, document, and how many kernels were checked before Ctrl-C."""
@@ -226,10 +228,31 @@ def test_proofs_of_an_interrupted_check_are_kept(
     assert whole[0] == 1
     assert whole[2] == 3  # what is unsupported is not run
     assert not Path("x.json").exists()
-    assert check(1)[0] == 130
-    assert set(json.loads(Path("x.json").read_text())["proved"]) == {"c/a.ptx::k"}
-    assert check(9) == (1, whole[1], 2)  # a.ptx is not checked again
+    pictures = page.read_text() if more[:1] == ("--html",) else ""
+    assert ("<svg" in pictures) == bool(pictures)
+    assert check(2)[0] == 130
+    kept = json.loads(Path("x.json").read_text())["reports"]
+    assert {name: one["report"]["verdict"] for name, one in kept.items()} == {
+        "c/a.ptx::k": "proved", "c/hangs.ptx::k": "failed", "c/open.ptx::k": "unsupported",
+    }  # fmt: skip
+    assert check(9) == (1, whole[1], 1)  # these are not checked again
     assert not Path("x.json").exists()
+    assert not pictures or page.read_text() == pictures
     check(1)
     Path("c/a.ptx").write_text(PTX.replace("ARRIVE", ""))
     assert [verdict for _, verdict in names(check(9)[1])].count("failed") == 2
+
+
+def test_what_else_is_asked_of_a_kernel_that_fails_is_not_kept(
+    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("check", "c/hangs.ptx", "c/sub", "--resume", "x.json", "--witness-dir", "w")
+
+    def interrupted(target: Any, *rest: Any, **more: Any) -> Any:
+        if Path("w").exists():
+            raise KeyboardInterrupt
+        return real(target, *rest, **more)
+
+    monkeypatch.setattr("tilesim.cli.examine.check", interrupted)
+    assert tilesim_cli(*options).exit_code == 130
+    assert not Path("x.json").exists()

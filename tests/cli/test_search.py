@@ -179,6 +179,7 @@ def test_a_file_of_another_program_is_refused(
         ('{"schema": 2}', "x.json does not hold tilesim explorations of schema 1"),
         ('{"schema": 1}', "x.json holds no explorations by target"),
         ('{"schema": 1, "explorations": {"a": 1}}', "x.json holds no explorations by target"),
+        ('{"schema": 1, "explorations": {}, "reports": {"a": 1}}', "x.json holds no reports by"),
         (
             '{"schema": 1, "explorations": {"tickets.py::tickets": {}}}',
             "x.json: this is not what a tilesim exploration of schema 2 left",

@@ -177,13 +177,16 @@ def command(
     pictures, progress = html is not None, Progress()
     alone: Examine
     among: Examine
-    settings = None
+    keeping = None
     if witness_path is not None:
         witness = read_witness(witness_path)
         alone = among = Replay(witness_path, witness, search["seed"], pictures)
     else:
-        among = Examination(pictures, resume=resume, jobs=1, **search)
-        alone, settings = replace(among, jobs=jobs, progress=progress), among.settings
+        among = Examination(
+            pictures, resume=resume, jobs=1, certificate=certificate is not None, **search
+        )
+        alone = replace(among, jobs=jobs, progress=progress)
+        keeping = among if among.settings is not None else None
     stream = output_format == "text" and output is None and not diff
     style = style_for(sys.stdout) if output is None else PLAIN
     style = replace(style, verbose=verbose)
@@ -196,7 +199,7 @@ def command(
 
     session = Session(
         targets, given, alone, among, progress, show,
-        None if resume is None else Unfinished(resume), settings, skip_empty, python,
+        None if resume is None else Unfinished(resume), keeping, skip_empty, python,
         debugging(ctx), opener, at_once, spread=dask is not None, deny=deny,
     )  # fmt: skip
     session.check_all()

@@ -58,19 +58,38 @@ class Examination:
     for_all: Mapping[str, Values] = field(default_factory=dict)
     resume: Path | None = None
     recheck: bool = False
+    #: a certificate is to be written
+    certificate: bool = False
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
     @property
     def settings(self) -> str | None:
-        """What a proof depends on besides the kernel; None if more than the proof is wanted."""
-        if self.pictures or self.for_all or self.recheck:
+        """What a report depends on besides the kernel; None if more is wanted than is kept."""
+        if self.for_all or self.certificate:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
-        return repr((self.strict, self.seed, *limits))
+        return repr((self.strict, self.seed, self.recheck, *limits))
 
-    def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
-        """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
+    def keeps(self, report: Report) -> bool:
+        """Whether a report is all there is to know of its kernel, so that no later check finds
+        more."""
+        if report.frontier is not None or INTERRUPTED_REASON in report.reasons:
+            return False
+        more = self.suggest is not None or self.shrink or self.witness_dir is not None
+        return report.verdict != "failed" or not more
+
+    def shows(self, report: Report) -> bool:
+        """Whether a schedule is shown with a report, which is run again if the report was kept."""
+        return self.pictures or _is_special(report.witness)
+
+    def __call__(
+        self, target: Target, frontier: Frontier | None, known: Report | None = None
+    ) -> Checked:
+        """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way; if the
+        report is ``known``, only what it shows is made."""
         program = target.form()
+        if known is not None:
+            return self._result(target, program, known)
         report = self._check(target, program, frontier)
         if target.ptx is not None:
             report = covering(report, target.ptx.launch)
@@ -227,9 +246,14 @@ def _record(
     pictures: bool,
 ) -> Recording | None:
     """The failing schedule if it is a special one; with ``pictures`` any schedule."""
-    if witness is not None and (pictures or witness["policy"] != "timed"):
+    if witness is not None and (pictures or _is_special(witness)):
         return retrace(program, witness, inputs)
     return record(program, inputs, strict=strict) if pictures else None
+
+
+def _is_special(witness: Mapping[str, Any] | None) -> bool:
+    """Whether a schedule fails that is not the timed one."""
+    return witness is not None and witness["policy"] != "timed"
 
 
 @dataclass(frozen=True)
@@ -241,7 +265,9 @@ class Replay:
     seed: int
     pictures: bool
 
-    def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
+    def __call__(
+        self, target: Target, frontier: Frontier | None, known: Report | None = None
+    ) -> Checked:
         """What the schedule shows with ``target``.
 
         Raises:

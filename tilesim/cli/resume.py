@@ -1,4 +1,5 @@
-"""What explorations left to do, kept in a file between one ``tilesim check`` and the next."""
+"""What a check has found, and what explorations left to do, in a file between one ``tilesim check``
+and the next."""
 
 from __future__ import annotations
 
@@ -7,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesim.checker import Report, Stats
-from tilesim.checker.assumptions import Leaning
+from tilesim.checker import Report
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
-from tilesim.ir.loc import Loc
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps
@@ -20,12 +19,16 @@ from tilesim.version import __version__
 
 SCHEMA = 1
 _MAX_BYTES = 256 * 1024 * 1024
-_PROVED = ("proved", "exhausted")
+#: what is kept of a report; the others are not asked for where reports are kept
+_KEPT = (
+    "kernel", "verdict", "covers", "findings", "reasons", "witness", "stats", "leanings",
+    "rechecked", "recheck_trusts",
+)  # fmt: skip
 
 
 class Unfinished:
-    """The frontiers of the kernels whose exploration did not end, by target, and which kernels of
-    PTX were proved meanwhile.
+    """The frontiers of the kernels whose exploration did not end, by target, and the reports on
+    kernels of PTX that were checked meanwhile.
 
     Raises:
         UsageError: the file is there and cannot be read, or is not one that tilesim wrote.
@@ -35,7 +38,7 @@ class Unfinished:
         self.path = path
         document = _read(path) if path.exists() else {}
         self._frontiers: dict[str, Mapping[str, Any]] = dict(document.get("explorations", {}))
-        self._proved: dict[str, Mapping[str, Any]] = dict(document.get("proved", {}))
+        self._reports: dict[str, Mapping[str, Any]] = dict(document.get("reports", {}))
 
     def of(self, target: str) -> Mapping[str, Any] | None:
         """Where the exploration of ``target`` goes on."""
@@ -53,52 +56,54 @@ class Unfinished:
             self._frontiers[target] = frontier
         self._write()
 
-    def proof(self, target: str, digest: str) -> Report | None:
-        """The report on a kernel that was proved; ``digest`` is of all that it depends on."""
-        kept = self._proved.get(target, {})
-        if kept.get("digest") != digest or kept.get("verdict") not in _PROVED:
-            return None
-        try:
-            numbers = Stats(*(int(n) for n in kept["stats"]))
-            leanings = tuple(
-                Leaning(name, text, tuple(Loc(str(f), int(n)) for f, n in places), kind)
-                for name, text, kind, places in kept["leanings"]
-            )
-            return Report(
-                str(kept["kernel"]), kept["verdict"], str(kept["covers"]), stats=numbers,
-                leanings=leanings,
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError):
-            return None
+    def report(self, target: str, digest: str) -> Report | None:
+        """The report on a kernel that was checked; ``digest`` is of all that it depends on."""
+        kept = self._reports.get(target, {})
+        return _report(kept.get("report")) if kept.get("digest") == digest else None
 
-    def add_proof(self, target: str, digest: str, report: Report) -> None:
-        """Saves that a kernel was proved."""
-        stats = report.stats
-        self._proved[target] = {
-            "digest": digest, "kernel": report.kernel, "verdict": report.verdict,
-            "covers": report.covers, "stats": [stats.instructions, stats.schedules, stats.ctas],
-            "leanings": [
-                [one.name, one.text, one.kind, [[loc.file, loc.line] for loc in one.locs]]
-                for one in report.leanings
-            ],
-        }  # fmt: skip
+    def add_report(self, target: str, digest: str, report: Report) -> None:
+        """Saves the report on a kernel."""
+        from msgspec import to_builtins  # only a check that is to be resumed needs it
+
+        data = {name: to_builtins(getattr(report, name)) for name in _KEPT}
+        self._reports[target] = {"digest": digest, "report": data}
         self._write()
 
     def finish(self) -> None:
-        """All kernels were checked: proofs are kept only beside explorations that are left."""
+        """All kernels were checked: reports are kept only beside explorations that are left."""
         if not self._frontiers:
-            self._proved.clear()
+            self._reports.clear()
             self._write()
 
     def _write(self) -> None:
-        if not self._frontiers and not self._proved:
+        if not self._frontiers and not self._reports:
             self.path.unlink(missing_ok=True)
             return
         document = {
             "schema": SCHEMA, "explorations": self._frontiers,
-            **({"proved": self._proved} if self._proved else {}),
+            **({"reports": self._reports} if self._reports else {}),
         }  # fmt: skip
         write_file(self.path, json.dumps(document) + "\n")
+
+
+def _report(kept: Any) -> Report | None:
+    """The report again; None if it is not one that was kept."""
+    from msgspec import ValidationError, convert
+
+    from tilesim.checker.assumptions import Leaning
+    from tilesim.checker.report import Stats
+    from tilesim.findings.finding import Finding
+    from tilesim.ir.program import Verdict
+    from tilesim.proof.rules import Answer
+
+    types: tuple[Any, ...] = (
+        str, Verdict, str, tuple[Finding, ...], tuple[str, ...], dict[str, Any] | None, Stats,
+        tuple[Leaning, ...], Answer | None, str,
+    )  # fmt: skip
+    try:
+        return Report(**{n: convert(kept[n], t) for n, t in zip(_KEPT, types, strict=True)})
+    except (KeyError, TypeError, ValidationError):
+        return None
 
 
 def digest(target: Target, settings: str) -> str:
@@ -124,7 +129,7 @@ def _read(path: Path) -> dict[str, Any]:
     frontiers = data.get("explorations")
     if not isinstance(frontiers, dict) or not all(isinstance(v, dict) for v in frontiers.values()):
         raise UsageError(f"{path} holds no explorations by target")
-    proved = data.get("proved", {})
-    if not isinstance(proved, dict) or not all(isinstance(v, dict) for v in proved.values()):
-        raise UsageError(f"{path} holds no proofs by target")
+    reports = data.get("reports", {})
+    if not isinstance(reports, dict) or not all(isinstance(v, dict) for v in reports.values()):
+        raise UsageError(f"{path} holds no reports by target")
     return data

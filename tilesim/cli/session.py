@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.checker import Report
 from tilesim.checker.assumptions import denied
-from tilesim.cli.examine import Examine
+from tilesim.cli.examine import Examination, Examine
 from tilesim.cli.group import internal_failure, show_traceback
 from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
@@ -20,15 +21,13 @@ from tilesim.report.result import Checked, Failure, Rejected, Result, as_data
 from tilesim.report.text import counted, refused
 from tilesim.wording import count
 
-_PROVED = ("proved", "exhausted")
-
 
 @dataclass(frozen=True)
 class Task:
     """The ``number``-th kernel to check, as plain data that a worker can be sent.
 
     ``target`` is None in what is sent: the worker loads the kernel by its name. ``debug``: show
-    where tilesim itself fails.
+    where tilesim itself fails. ``known``: the report, if only what is shown with it is to be made.
     """
 
     number: int
@@ -38,6 +37,7 @@ class Task:
     target: Target | None
     frontier: Mapping[str, Any] | None
     debug: bool
+    known: Report | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def check_one(task: Task) -> Done:
     try:
         if target is None:
             target = load_one(task.name, task.given)
-        result = task.examine(target, task.frontier)
+        result = task.examine(target, task.frontier, task.known)
     except TilesimError as error:
         show_traceback(error, debug=task.debug)
         known = target if target is not None else Target(task.name, "")
@@ -89,8 +89,8 @@ class Session:
     progress: Progress
     on_result: Callable[[Result], None]
     unfinished: Unfinished | None = None
-    #: what reports depend on besides the kernel; None: proofs are not kept
-    settings: str | None = None
+    #: how the kernels are checked of which reports are kept there; None: none are
+    keeping: Examination | None = None
     skip_empty: bool = False
     #: of folders, Python files are run as well
     python: bool = False
@@ -168,28 +168,35 @@ class Session:
                 continue
             number, target = self._waiting.pop(0)
             self._current[number] = target.id
-            if self._is_proved(number, target):
+            known = self._known(target)
+            if known is not None and self._is_all(number, target, known):
                 continue
             self.progress.show(self._doing(target.id))
             yield Task(
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,
                 None if self.unfinished is None else self.unfinished.of(target.id), self.debug,
+                known,
             )  # fmt: skip
 
-    def _is_proved(self, number: int, target: Target) -> bool:
-        """Whether an earlier run has proved the kernel as it is now; its report is the result."""
-        if self.unfinished is None or self.settings is None or target.ptx is None:
+    def _is_all(self, number: int, target: Target, known: Report) -> bool:
+        """Whether the report of an earlier run is the result, as no schedule is shown with it."""
+        if self.keeping is None or target.ptx is None or self.keeping.shows(known):
             return False
-        try:
-            self._digests[target.id] = digest(target, self.settings)
-            report = self.unfinished.proof(target.id, self._digests[target.id])
-            if report is None:
-                return False
-            self._add(Done(number, target.id, Checked(target.id, target.ptx.target, report)))
-        except TilesimError:
-            return False  # checking it says what is wrong
+        self._add(Done(number, target.id, Checked(target.id, target.ptx.target, known)))
         return True
+
+    def _known(self, target: Target) -> Report | None:
+        """The report of an earlier run on a kernel of PTX as it is now."""
+        if self.unfinished is None or self.keeping is None or self.keeping.settings is None:
+            return None
+        if target.ptx is None:
+            return None
+        try:
+            self._digests[target.id] = digest(target, self.keeping.settings)
+        except TilesimError:
+            return None  # checking it says what is wrong
+        return self.unfinished.report(target.id, self._digests[target.id])
 
     @property
     def _passes_over(self) -> bool:
@@ -232,8 +239,8 @@ class Session:
         if self.unfinished is not None and isinstance(result, Checked):
             result = self._keep(self.unfinished, done.name, result)
             known = self._digests.pop(done.name, None)
-            if known is not None and result.report.verdict in _PROVED:
-                self.unfinished.add_proof(done.name, known, result.report)
+            if known and self.keeping is not None and self.keeping.keeps(result.report):
+                self.unfinished.add_report(done.name, known, result.report)
         if isinstance(result, Checked) and self.deny:
             result = replace(result, denied=denied(result.report.leanings, self.deny))
         self._current.pop(done.number, None)
