@@ -114,6 +114,8 @@ arith.types: ml_dtypes numpy
 loader.text: .ir .transforms.rewrite .ir.text
 # only tests need it
 mark: pytest
+# only a check that is to be resumed needs it
+cli.resume: msgspec .proof.rules
 # only a page needs it
 cli.check: .report.html
 cli.examine: .report.html.diagram

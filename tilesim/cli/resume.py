@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesim.checker import Report
+from tilesim.checker import Report, Stats
+from tilesim.checker.assumptions import Leaning
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
+from tilesim.findings.finding import Finding
+from tilesim.ir.program import Verdict
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps
@@ -90,10 +93,6 @@ def _report(kept: Any) -> Report | None:
     """The report again; None if it is not one that was kept."""
     from msgspec import ValidationError, convert
 
-    from tilesim.checker.assumptions import Leaning
-    from tilesim.checker.report import Stats
-    from tilesim.findings.finding import Finding
-    from tilesim.ir.program import Verdict
     from tilesim.proof.rules import Answer
 
     types: tuple[Any, ...] = (
