@@ -55,7 +55,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
         "full[0] phase 0: 1 of 1 arrivals pending",
         "16384 bytes expected by mbarrier.expect_tx of producer",
         "16384 bytes completed by cp.async.bulk.load",
-        "no warp that is still alive executes an instruction that arrives on it",
+        "no live warp can still arrive on it",
     ),
     "arrival_count::short_pipeline": ("buffer[1, 0:16, 0:64]", "full[1]"),
     "arrival_count::split_load": (
@@ -114,13 +114,13 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "reuse_guards::token_guard": ("no instruction of the kernel arrives on token",),
     "role_agreement::foreign_tail": ("empty[0] phase 1: 1 of 1 arrivals pending",),
     "role_agreement::idle_cta[tiles=1]": (
-        "no warp that is still alive executes an instruction that arrives on it",
+        "no live warp can still arrive on it",
         "epilogue load (CTA 1",
     ),
     "role_agreement::packed_split": (
         "s_full[0] phase 0: 1 of 1",
-        "mma (warp 9) would arrive at",
-        "but does not come to it from where it stands",
+        "mma (warp 9) cannot release it at",
+        "no path leads from where it stands to that instruction",
     ),
     "role_agreement::release_behind_work": (
         "waits for the first arrival on pressure[0]",

@@ -45,8 +45,8 @@ def other_slot(k: Builder, *, slot: int = 1, gone: bool = False) -> None:
 def test_an_arrival_on_another_barrier_of_the_array_releases_nobody() -> None:
     said = notes(check(other_slot.build()))
     assert (
-        f"other (warp 1) would arrive at :{line('of a slot')}, but from where it stands that names "
-        "full[1] only"
+        f"other (warp 1) cannot release it at :{line('of a slot')}: from where it stands, "
+        "that instruction names only full[1]"
     ) in said
     assert not [note for note in said if note.startswith("cycle")]
     said = notes(check(other_slot.build(slot=0)))
@@ -75,11 +75,11 @@ def last_trip(k: Builder, *, waits: int = 4) -> None:
             k.mbarrier.arrive(done)
 
 
-def test_a_loop_that_is_over_releases_nobody() -> None:
+def test_a_loop_that_is_over_releases_no_warp() -> None:
     said = notes(check(last_trip.build()))
     assert (
-        f"source (warp 0) would arrive at :{line('in the loop')}, but does not come to it any "
-        "more; its last arrival counted for phase 2"
+        f"source (warp 0) cannot release it at :{line('in the loop')}: it does not execute "
+        "that instruction again; its last arrival counted for phase 2"
     ) in said
     assert not [note for note in said if "source (warp 0) could" in note]
     assert check(last_trip.build(waits=3)).verdict == "proved"
@@ -113,4 +113,4 @@ def test_the_rank_of_an_arrival_says_whom_it_releases(rank: int) -> None:
     released = [note for note in said if note.startswith("CTA 1 warp 0 could release it")]
     assert bool(cycle) == bool(released) == (rank == 0)
     if rank:
-        assert [note for note in said if note.endswith("names CTA 1 full[0] only")]
+        assert [note for note in said if note.endswith("names only CTA 1 full[0]")]

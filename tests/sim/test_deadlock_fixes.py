@@ -63,8 +63,8 @@ def arrives_afterwards(k: Builder, *, fixed: bool = False) -> None:
 def test_an_arrival_behind_the_barrier() -> None:
     assert deadlock(check(arrives_afterwards())) == (
         "early (warp 0) waits at sync_threads (bar.sync 0) for late (warp 1), which waits for "
-        f":{line('the arrival')}, where early (warp 0) comes only afterwards: do that before the "
-        "barrier, or let late (warp 1) wait after it"
+        f":{line('the arrival')}; early (warp 0) executes that only after the barrier: execute it "
+        "before, or let late (warp 1) wait after the barrier"
     )
     assert check(arrives_afterwards(fixed=True)).verdict == "proved"
 

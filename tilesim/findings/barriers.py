@@ -154,20 +154,20 @@ _VISIBILITY = source(
 DOCS = (
     RuleDoc(
         "deadlock",
-        "These warps wait for something that nothing which can still happen will bring about.",
-        "No warp of the kernel can move and no asynchronous operation is pending; or a part of "
-        "the warps waits for arrivals that none of the others will make. The report names every "
-        "waiter with its barrier, phase and parity, the arrivals and bytes that are missing, "
-        "what has contributed so far, what could still release it and what that waits for.\n\n"
-        "Usual causes: a producer that starts with parity 0 (a fresh barrier is in phase 0, so a "
-        "wait with parity 1 passes and one with parity 0 blocks); an init count that differs from "
+        "These warps are blocked, and nothing that can still execute releases them.",
+        "No warp of the kernel can move and no asynchronous operation is pending; or some warps "
+        "wait for arrivals that no other warp makes. The report names every waiter with its "
+        "barrier, phase and parity, and the arrivals and bytes that are missing. It names what "
+        "has arrived, what could still release the waiter, and what that waits for.\n\n"
+        "Usual causes: a producer that starts with parity 0 (a new barrier is in phase 0: a wait "
+        "with parity 1 passes, one with parity 0 blocks); an init count that differs from "
         "the arrivals of one phase (a full warp arrives 32 times, an elected lane once); more "
         "bytes expected than the copies complete; a role that leaves without its last arrival; "
         "`__syncthreads` inside a role.",
         (MBARRIER, PHASES),
         ("A8", "A9", "A12", "A21", "A22"),
-        "Compare the parity of each waiter with the phase of its barrier, the init count with the "
-        "arrivals of one phase, and the expected bytes with the copied ones.",
+        "Compare the parity of each waiter with the phase of its barrier. Compare the init count "
+        "with the arrivals of one phase, and the expected bytes with the copied ones.",
         _DEADLOCK,
         swap(_DEADLOCK, ("wait(empty, 0)  # blocks: phase 0 ends when the consumer has released",
                          "wait(empty, 1)  # the phase before the first: passes at once")),
@@ -192,12 +192,12 @@ DOCS = (
     ),
     RuleDoc(
         "tx-mismatch",
-        "The bytes expected on an mbarrier and the bytes completed on it do not meet in the phase "
-        "that was meant.",
+        "The bytes expected on an mbarrier and the bytes completed on it do not balance in the "
+        "phase that was meant.",
         "A phase ends when no arrival is pending and the byte count is zero, and this is looked "
-        "at when something arrives or completes. If all arrivals are in and bytes have completed "
-        "that are expected only afterwards, the text of PTX names no step that ends the phase "
-        "(an H200 ends it at the expect). Simply expecting another number than is copied ends in "
+        "at when something arrives or completes. If all arrivals are made and bytes complete "
+        "before they are expected, the text of PTX names no step that ends the phase. An H200 "
+        "ends it at the expect. Simply expecting another number than is copied ends in "
         "`deadlock` (too many, or too few in one copy) or `race` (too few over several copies).",
         (TX, "mbarrier.expect_tx", "mbarrier.complete_tx"),
         ("A3", "A9", "A10", "A11", "A12", "U3"),
@@ -210,15 +210,14 @@ DOCS = (
     ),
     RuleDoc(
         "phase-alias",
-        "A wait sees only the parity of a phase, and here it could meet a phase two or more away "
-        "from the one it means.",
-        "A parity tells the current phase from the preceding one, no more. If the barrier can run "
-        "two phases ahead of a waiter, the waiter blocks for a phase that is long over, or passes "
-        "on one that has not begun. On most schedules nothing happens; the check proves that the "
-        "other ones exist.\n\n"
-        "Every waiter must observe every phase, or something it does must be needed for the next "
-        "phase to end (in a ring of stages the *empty* barriers see to that). A parity other than "
-        "0 or 1 and a token of a phase long gone are reported under this rule as well.",
+        "A wait sees only the parity of a phase; the barrier can be two or more phases away from "
+        "the one that is meant.",
+        "A parity tells the current phase from the preceding one, no more. If the barrier runs two "
+        "phases ahead of a waiter, the waiter blocks for a phase that is over, or passes too "
+        "early. Most schedules work; the check shows that others exist.\n\n"
+        "Every waiter must observe every phase, or the next phase must need an arrival of the "
+        "waiter. In a ring of stages, the *empty* barriers do that. A parity other than 0 or 1, "
+        "and a token of an earlier phase, are reported under this rule as well.",
         (PHASES, "mbarrier.test_wait, mbarrier.try_wait"),
         ("A19", "A20", "A21", "A23"),
         "Let the barrier's next phase depend on an arrival that the waiter makes after its wait.",
@@ -253,8 +252,8 @@ DOCS = (
     RuleDoc(
         "uninitialised-barrier",
         "Only mbarrier.init may be applied to memory that is not an mbarrier yet.",
-        "Shared memory has undefined contents at the start of a kernel, so an arrive or a wait on "
-        "a barrier that was not initialised has no meaning. The finding also appears when the init "
+        "Shared memory has undefined contents at the start of a kernel: an arrive or a wait on a "
+        "barrier that was not initialised is undefined. The finding also appears when the init "
         "exists but can come later than the use, on the schedule at hand: then it is a matter of "
         "missing synchronisation, see `init-visibility`.",
         (MBARRIER, "mbarrier.init"),
@@ -268,8 +267,8 @@ DOCS = (
     RuleDoc(
         "barrier-lifetime",
         "The bytes of a live mbarrier belong to it until mbarrier.inval, and are free after it.",
-        "On a live mbarrier another `init` and any plain load, store or copy that touches its "
-        "bytes are undefined. After `inval` it must not be used. Both `inval` and the reuse of the "
+        "On a live mbarrier another `init` is undefined, and so is any plain load, store or copy "
+        "of its bytes. After `inval` it must not be used. Both `inval` and the reuse of the "
         "bytes must be synchronised with the last use of every thread. The end of the CTA is an "
         "end of its barriers, too: by the text, arrivals of `tcgen05.commit` and "
         "`cp.async.mbarrier.arrive` must have been made by then.",

@@ -150,7 +150,7 @@ _TMEM_LEAK = source(
 DOCS = (
     RuleDoc(
         "bulk-group",
-        "A copy that was never committed to a group is waited for by nothing.",
+        "No instruction waits for a copy that was never committed to a group.",
         "`wait_group` waits for committed groups of the executing thread only. A bulk store or a "
         "`cp.async` between the last `commit_group` and the wait is in none, so the wait returns "
         "while it runs. The groups of another thread, and bulk and non-bulk groups of one thread, "
@@ -179,7 +179,7 @@ DOCS = (
     ),
     RuleDoc(
         "wgmma-order",
-        "Registers of a wgmma may be touched only before a wgmma.fence or after the wait_group "
+        "Registers of a wgmma may be accessed only before a wgmma.fence or after the wait_group "
         "that covers it.",
         "`wgmma.mma_async` is not ordered after earlier instructions of its own threads. Between "
         "any access to an accumulator (or a register operand) and the mma that uses it there must "
@@ -197,8 +197,8 @@ DOCS = (
     RuleDoc(
         "peer-start",
         "A CTA accesses the shared memory of a CTA of its cluster that may not have started.",
-        "Shared memory of a CTA exists once the CTA runs, and the CTAs of a cluster start in no "
-        "order that a program may rely on. Something that the peer has done must come before the "
+        "Shared memory of a CTA exists once the CTA runs. The CTAs of a cluster start in no "
+        "defined order. Something that the peer has done must come before the "
         "first remote load, store or arrive, a multicast copy or a copy into it; also before it "
         "allocates tensor memory together with this CTA (`cta_group::2`). That the peer must not "
         "have ended is `peer-exit`.",
@@ -243,8 +243,9 @@ DOCS = (
         "`clusterlaunchcontrol.try_cancel` asks for the work of a cluster that has not started. "
         "Its answer is a 16-byte asynchronous write with a completion on an mbarrier, which each "
         "receiving CTA arms with 16 bytes. Once a CTA has *observed* an answer that cancelled "
-        "nothing, another request by it is undefined (several requests before that are not), and "
-        "so is `get_first_ctaid` on such an answer: ask `is_canceled` first. All CTAs that a "
+        "nothing, another request by it is undefined; several requests before that are defined. "
+        "`get_first_ctaid` on such an answer is undefined: ask `is_canceled` first. All CTAs that "
+        "a "
         "multicast answer goes to must still be running.",
         ("clusterlaunchcontrol.try_cancel, clusterlaunchcontrol.query_cancel",),
         ("D18", "D19", "D20", "D21"),
@@ -261,7 +262,7 @@ DOCS = (
     ),
     RuleDoc(
         "tcgen05-order",
-        "Two tcgen05 operations touch the same tensor memory and neither is ordered after the "
+        "Two tcgen05 operations access the same tensor memory, and neither is ordered after the "
         "other.",
         "Only some pairs of tcgen05 operations of one thread execute in order (mma after mma on "
         "one accumulator, mma after cp). For the others the first must have completed: "
@@ -291,8 +292,8 @@ DOCS = (
         "Tensor memory is used outside the life of its allocation, or not given back.",
         "Columns are allocated by one warp, are valid once the address has been handed to the "
         "others, and must be freed before the kernel ends. Everything that uses them must be "
-        "complete before `tcgen05.dealloc`; after `relinquish_alloc_permit` the CTA may not "
-        "allocate any more; allocations of one CTA must not grow.",
+        "complete before `tcgen05.dealloc`; after `relinquish_alloc_permit` the CTA must not "
+        "allocate; allocations of one CTA must not grow.",
         (TCGEN05, "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"),
         ("G4", "G5", "G7", "G8", "G9", "U25"),
         "Synchronise all users, then free every column in the warp that allocated it.",

@@ -84,8 +84,8 @@ DOCS = (
         "one if a chain of program order and synchronisation leads from it to the other: a "
         "releasing arrive and an acquiring wait of that phase, a named barrier, a cluster barrier. "
         "An asynchronous copy or wgmma runs from its issue until its completion has been "
-        "*observed* (a wait on its mbarrier, a `wait_group`); touching its memory before is a "
-        "race, whatever happens to be faster.\n\n"
+        "*observed* (a wait on its mbarrier, a `wait_group`); an access to its memory before that "
+        "is a race, on every schedule.\n\n"
         "Usual causes: a stage released before its last read (`wgmma` still reads it until "
         "`wait_group`); an init count that lets a barrier complete without every reader; reading "
         "before the wait; a completed copy taken as proof of its issuer's other writes (it "
@@ -123,8 +123,8 @@ DOCS = (
         "`ld.global.nc` (`__ldg`, and what compilers make of `const __restrict__`) goes through a "
         "cache that no store of the grid reaches: what it loads is read-only as long as the kernel "
         "runs. Barriers, fences, acquires and a ticket of the last CTA order nothing there; only "
-        "the end of the kernel does. On an H200 a line that had been read so before was stale "
-        "behind a barrier in 99.9% of tries, and always behind another CTA's release. It does not "
+        "the end of the kernel does. On an H200 a line that was in that cache was stale behind a "
+        "barrier in 99.9% of tries. Behind another CTA's release it always was. It does not "
         "matter which of the two comes first, or which thread writes. `ld.const` and `ld.param` "
         "are such loads as well, and a store to a constant or a parameter is illegal even where "
         "nothing loads it. Other bytes of the same tensor may be written.",
@@ -153,11 +153,11 @@ DOCS = (
     RuleDoc(
         "uninitialised-read",
         "The bytes, register or fragment that is read was never written.",
-        "Shared memory and registers hold nothing defined when a kernel starts. A read before any "
-        "write is a missing initialisation or a wait that is missing or passes too early (a "
-        "consumer that starts with parity 1, for example). Rows of a tile that nothing fills, "
-        "while other rows of it are filled, are no finding if global memory does not depend on "
-        "them in the end: two runs that start with different bytes in shared memory have to agree.",
+        "Shared memory and registers hold nothing defined when a kernel starts. Before a read "
+        "without any write, an initialisation or a wait is missing, or a wait passes too early: a "
+        "consumer that starts with parity 1, for example. Rows of a tile that nothing fills are "
+        "no finding if global memory does not depend on them. Two runs that start with different "
+        "bytes in shared memory must then agree.",
         (MEMORY,),
         ("A22", "B2"),
         "Write it first, or wait for the copy that fills it.",

@@ -67,9 +67,9 @@ DOCS = (
     RuleDoc(
         "operand",
         "An operand or a declaration is outside what the instruction or the hardware accepts.",
-        "Reported before the kernel runs: shapes, box sizes (1..256 elements, rows of 16-byte "
-        "multiples that fit the swizzle), strides, alignments, copy sizes, barrier counts "
-        "(1..2^20-1), types, and handles that belong to another kernel.",
+        "Reported before the kernel runs: shapes, strides, alignments, copy sizes, types, and "
+        "handles that belong to another kernel. Box sizes are 1..256 elements, in rows of 16-byte "
+        "multiples that fit the swizzle; barrier counts are 1..2^20-1.",
         ("cuTensorMapEncodeTiled (driver API)", MBARRIER),
         ("A1", "A5", "B6", "B15", "B16", "B18", "F9"),
         "The message names the limit; the line is where the operand was written.",

@@ -58,13 +58,13 @@ DOCS = (
         "An instruction that a whole warp or warpgroup executes together was executed by a part "
         "of it.",
         "`bar.*`, `barrier.cluster.*` and all that has a mask of lanes (`shfl.sync`, `vote.sync`, "
-        "`match.sync`, `redux.sync`, `elect.sync`, `bar.warp.sync`) need every lane they name that "
-        "has not exited, "
-        "`wgmma` and `setmaxnreg` all four warps of a warpgroup (warps 4g to 4g+3) with the same "
-        "operands, tile operations, `mma.sync`, `ldmatrix` and accesses to tensor memory all 32 "
-        "lanes of a warp; a shuffle reads from lanes that execute it. Lanes that branched "
-        "away or have exited, a role that holds three warps of a warpgroup, or a padding warp in "
-        "the wrong branch break that. An instruction is known by its place in the program: two "
+        "`match.sync`, `redux.sync`, `elect.sync`, `bar.warp.sync`) need every lane they name "
+        "that has not exited. `wgmma` and `setmaxnreg` need all four warps of a warpgroup (warps "
+        "4g to 4g+3), with the same operands. Tile operations, `mma.sync`, `ldmatrix` and "
+        "accesses to tensor memory need all 32 lanes of a warp. A shuffle reads from lanes that "
+        "execute it. Usual causes: lanes that branched away or have exited; a role with three "
+        "warps of a warpgroup; a padding warp in the wrong branch. An instruction is known by its "
+        "place in the program: two "
         "roles that execute two, be it through one helper, do not execute the same one. Between "
         "two `setmaxnreg` the warps of the warpgroup synchronise.",
         (BARRIER, WGMMA, REGISTERS),
@@ -81,7 +81,7 @@ DOCS = (
         "order.",
         "There are 16 barriers per CTA, ids 0 to 15; `__syncthreads` is id 0 with all threads. "
         "All participants of a round give the same thread count, a multiple of 32. A warp that is "
-        "in a round may not join it again before the round is over, and `barrier.red` may not be "
+        "in a round must not join it again before the round is over. `barrier.red` must not be "
         "mixed with the other forms. Where a third warp may slip into a round meant for others, "
         "the check reports that, too.",
         (BARRIER,),

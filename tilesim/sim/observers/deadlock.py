@@ -147,7 +147,7 @@ def _missing(warp: Agent, on: object, graph: WaitFor, cta: int | None) -> Iterat
         text = f"{where}; it {state_of(warps[0], cta)}"
         yield Line(text, Stated(() if waits is None else _named(waits.on), lines))
     if isinstance(on, Mbarrier) and not together:
-        yield Line("  no warp that is still alive executes an instruction that arrives on it")
+        yield Line("  no live warp can still arrive on it")
         yield from _why_not(warp, on, graph, cta)
 
 
@@ -160,7 +160,7 @@ def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor, cta: int | None) -> Iter
             key = (_region(other, op), str(op.loc), reason.text(other.cta.number))
             together.setdefault(key, ([], op, reason))[0].append(other)
     for warps, op, reason in together.values():
-        text = f"  {names_of(warps, op, cta)} would arrive at {op.loc}, but {reason.text(cta)}"
+        text = f"  {names_of(warps, op, cta)} cannot release it at {op.loc}: {reason.text(cta)}"
         yield Line(text, Stated(reason.named, (op.loc,)))
 
 
@@ -203,7 +203,7 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
     ]  # fmt: skip
     used = f"; its last arrival counted for phase {counted[0]}" if counted else ""
     if other.exited:
-        return _Reason(f"has exited{used}")
+        return _Reason(f"it has exited{used}")
     elsewhere = {
         target
         for coming in graph.coming(other) if coming.op.number == op.number
@@ -211,15 +211,15 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
     }  # fmt: skip
     now = [c for c in on.current.credits if c.warp is other and c.op.number == op.number]
     if any(c.arrivals < 0 for c in now):
-        return _Reason("makes this phase expect what it arrives with, without .noinc")
+        return _Reason("without .noinc, its arrival adds to the count that this phase expects")
     if now:
-        return _Reason("has arrived in this phase")
+        return _Reason("it has arrived in this phase")
     if elsewhere:
         named = tuple(sorted((b.named for b in elsewhere), key=attrgetter("label")))
-        return _Reason("from where it stands that names ", named, f" only{used}")
+        return _Reason("from where it stands, that instruction names only ", named, used)
     if used:
-        return _Reason(f"does not come to it any more{used}")
-    return _Reason("does not come to it from where it stands")
+        return _Reason(f"it does not execute that instruction again{used}")
+    return _Reason("no path leads from where it stands to that instruction")
 
 
 # ------------------------------------------------------------------ what is wrong
@@ -275,8 +275,8 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     if pools and (len(pools) == len(blocked) or any(not graph.suppliers(w) for w in pools)):
         rule = "register-pool"
         fix = (
-            "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
-            "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
+            "let the registers of all warps after setmaxnreg fit those at launch (E17); execute "
+            "each setmaxnreg.dec before any wait for a warp that needs these registers (E18)"
         )
     if rule != "deadlock":
         advice = _Advice(fix)
@@ -373,17 +373,17 @@ def _loops(blocked: Sequence[Warp]) -> str:
     """What to do where nothing but loops and mbarriers of the wrong phase are waited for."""
     polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
     if any(w.blocked and w.blocked.clause == COMES_BACK for w in polls):
-        return f"let the loop of {polls[0]} come to an end: what it computes is what it was before"
+        return f"let the loop of {polls[0]} end: an iteration leaves its values as they were"
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
         if not _looks(polls[0]):
             return (
-                f"read what {polls[0]} waits for in each turn of its loop, as it is there "
-                "(volatile, atomic or acquire): of a plain variable compilers read the value once"
+                f"load what {polls[0]} waits for in each iteration (volatile, atomic or acquire): "
+                f"compilers load a plain variable once"
             )
-        return f"store, or add up, the value by which {polls[0]} leaves its loop"
+        return f"store the value with which {polls[0]} leaves its loop, or add up to it"
     return (
-        "compare each waiter's parity with the phase the barrier is in (producers start with "
-        "parity 1, consumers with 0), and the init counts with the arrivals of one phase"
+        "compare each waiter's parity with the phase of its barrier (a producer starts with "
+        "parity 1, a consumer with 0); compare the init counts with the arrivals of one phase"
     )
 
 
@@ -411,9 +411,9 @@ def _named_advice(warp: Warp, on: NamedBarrier, graph: WaitFor) -> _Advice | Non
         for owner, op in graph.suppliers(other):
             if owner in joined:
                 return _Advice(
-                    f"{owner} waits at {name} for {other}, which waits for {op.loc}, where {owner} "
-                    f"comes only afterwards: do that before the barrier, or let {other} wait after "
-                    "it",
+                    f"{owner} waits at {name} for {other}, which waits for {op.loc}; {owner} "
+                    f"executes that only after the barrier: execute it before, or let {other} "
+                    f"wait after the barrier",
                     "deadlock/joins-too-early",
                     about,
                 )
