@@ -69,7 +69,7 @@ def test(arguments: list[str]) -> None:
     # types take one process more than a minute, in which the tests run as well
     types = subprocess.Popen([str(PYTHON), "-m", "mypy"], cwd=ROOT)
     # many tests start a process of their own, which may have been told to write no bytecode
-    run("-m", "compileall", "-q", "_tilesim_pytest.py", "tilesim", "benchmarks")
+    run("-m", "compileall", "-q", "_tilesim_pytest.py", "_tilesim_triton", "tilesim", "benchmarks")
     processes = str(min(4, os.cpu_count() or 1))
     # each process goes through files from their beginning: what a file prepares is prepared once
     command = ("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")

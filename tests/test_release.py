@@ -106,7 +106,8 @@ def test_the_wheel_has_all_files_of_the_package_and_no_others(wheel: Path) -> No
     about = f"tilesim-{__version__}.dist-info"
     package = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tilesim").rglob("*")
+        for folder in ("tilesim", "_tilesim_triton")
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in inside if not name.startswith(about)} == {

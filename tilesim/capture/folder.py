@@ -27,14 +27,19 @@ class Folder:
 
     def save(self, ptx: str, launch: Launch) -> None:
         """Writes the pair, and says so."""
+        name = self.write(ptx, launch)
+        grid = "x".join(map(str, launch.grid))
+        say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
+
+    def write(self, ptx: str, launch: Launch) -> str:
+        """Writes the pair; its name."""
         stem = file_stem(launch.entry)
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         name = f"{stem}_{number}" if number else stem
         write_whole(self.path / f"{name}.ptx", ptx)
         write_whole(self.path / f"{name}.json", dumps(launch))
-        grid = "x".join(map(str, launch.grid))
-        say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
+        return name
 
     def skip(self, skipped: object) -> None:
         """Says what is not captured."""

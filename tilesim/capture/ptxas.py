@@ -21,6 +21,7 @@ from tilesim.capture.build import preload_built
 from tilesim.capture.folder import file_stem, say
 from tilesim.capture.program import ended, joined
 from tilesim.errors import UsageError
+from tilesim.files import write_whole
 from tilesim.ptx.description import as_text
 from tilesim.ptx.launch_template import template
 from tilesim.ptx.parser import read
@@ -188,13 +189,13 @@ def _write(found: Iterable[Compiled], output: Path) -> None:
         name = f"{one.stem}_{number}" if number else one.stem
         compiled = times[one.ptx, one.arch, one.registers]
         rows.append(_row(name, one, compiled))
-        (output / f"{name}.ptx").write_text(one.ptx)
+        write_whole(output / f"{name}.ptx", one.ptx)
         _describe(one, output / f"{name}.json")
         failed = "" if one.code == 0 else ", ptxas failed"
         again = f", compiled {compiled} times" if compiled > 1 else ""
         kernels = f", {len(one.entries)} kernels" if len(one.entries) > 1 else ""
         say(f"captured {name}: {one.arch or 'arch not said'}{kernels}{again}{failed}")
-    (output / MANIFEST).write_text(as_text({"schema": SCHEMA, "compiled": rows}))
+    write_whole(output / MANIFEST, as_text({"schema": SCHEMA, "compiled": rows}))
     say(f"captured {count(len(kept), 'PTX file')} into {output}")
     if without:
         say(f"{count(without, 'PTX file')} without a kernel left out")
@@ -229,4 +230,4 @@ def _describe(one: Compiled, file: Path) -> None:
     except PtxError as error:
         say(f"{error}: no launch description is written")
         return
-    file.write_text(template(module, module.entries, registers=one.registers))
+    write_whole(file, template(module, module.entries, registers=one.registers))

@@ -9,6 +9,7 @@ adapter is active from when the script has imported its compiler.
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -88,6 +89,7 @@ def activating(activate: Callable[[str], None]) -> Iterator[None]:
 def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
+    os.environ.pop("TILESIM", None)  # kernels are recorded here, not checked as they are launched
     with ExitStack() as stack:
         compared: list[Comparison] = []
         if find_spec("torch") is not None:

@@ -8,10 +8,11 @@ autotuners run every configuration once. Nothing is executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
+from math import prod
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -90,11 +91,7 @@ class Driver:
         ) -> None:  # fmt: skip
             if not x * y * z:
                 return  # CUDA launches nothing, either
-            ptx, descriptors = self._loaded[function], metadata.tensordesc_meta or ()
-            own = parameters(source.signature, descriptors, values)
-            scratch = _scratch(metadata, x * y * z)
-            launch_ = _launch(ptx, metadata, (x, y, z), (*own, *scratch))
-            self._record(Launched(ptx, replace(launch_, about=configuration(source, metadata))))
+            self._record(launched(self._loaded[function], source, metadata, (x, y, z), values))
 
         return launch
 
@@ -141,6 +138,13 @@ class Library:
         """The result would be in an operand, of which nothing is known anyway."""
 
     matmul = gemm = block_scaled_matmul_mxfp8 = block_scaled_matmul_nvfp4 = _called
+
+
+def launched(ptx: str, source: Any, metadata: Any, grid: Triple, values: Sequence[Any]) -> Launched:
+    """A kernel as Triton launches it: with a grid of clusters, and the values of its arguments."""
+    own = parameters(source.signature, metadata.tensordesc_meta or (), values)
+    launch = _launch(ptx, metadata, grid, (*own, *_scratch(metadata, prod(grid))))
+    return Launched(ptx, replace(launch, about=configuration(source, metadata)))
 
 
 def _scratch(metadata: Any, ctas: int) -> Iterator[Parameter]:

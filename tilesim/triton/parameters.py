@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from triton.backends.driver import decompose_descriptor, expand_signature
-from triton.backends.nvidia.driver import make_tensordesc_arg
+from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST, TMA_TF32
 
 from tilesim.capture.maps import SWIZZLES, TYPES
 from tilesim.ptx.launch import MAP_TYPES, Im2col, Map, Parameter, Scalar
@@ -81,12 +81,32 @@ def _parameter(
         yield Scalar(name, _SCALARS[kind], value)
 
 
+def _encoded(value: Any, encoding: Mapping[str, Any]) -> Map:
+    """The map that Triton's launcher has the driver make of a tensor descriptor."""
+    kind = TMA_TF32 if value.round_f32_to_tf32 else encoding["elem_type"]
+    shape = [*value.shape]
+    if encoding["fp4_padded"]:
+        shape[-1] *= 2
+    layout = (
+        0, encoding["swizzle"], encoding["elem_size"], TMA_DTYPE_DEVICE_TO_HOST[kind],
+        encoding["block_size"], shape, value.strides, int(value.padding == "nan"),
+    )  # fmt: skip
+    if not encoding.get("is_im2col", False):
+        return tiled_map(*layout)
+    steps = value.element_strides or [1] * len(shape)
+    return im2col_map(*layout, value.pixel_box_lower_corner, value.pixel_box_upper_corner, steps)
+
+
 def _descriptor(
     name: str, kind: str, value: Any, buffers: Buffers, encoding: Mapping[str, Any] | None
 ) -> Iterator[Parameter]:
     """A host-side tensor descriptor: a map or a pointer, then shape and strides."""
     found = expand_signature((kind,), [encoding] if encoding else None, _MAP)
-    parts = make_tensordesc_arg(value, encoding, None) if encoding else decompose_descriptor(value)
+    parts = (
+        [_encoded(value, encoding), *value.shape, *value.strides]
+        if encoding
+        else decompose_descriptor(value)
+    )
     for i, (inner, part) in enumerate(zip(found, parts, strict=True)):
         if inner == _MAP:
             base = buffers.pointer(name, value.base)
