@@ -253,7 +253,7 @@ def test_witness_of_a_repaired_kernel_is_one_of_another_program(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "not a tilesim witness of schema 2"),
+        ({"schema": 1}, "a tilesim witness of version 1 of the format"),
         ({"kernel": "other"}, "the witness is one of kernel other, not of handshake"),
         ({"choices": {"0": [-1]}}, "is not a list of non-negative integers"),
         ({"clusters": [7]}, "clusters the kernel does not have"),

@@ -175,14 +175,14 @@ def test_a_file_of_another_program_is_refused(
     ("text", "message"),
     [
         ("", "x.json is not JSON"),
-        ("[]", "x.json does not hold tilesim explorations of schema 1"),
-        ('{"schema": 2}', "x.json does not hold tilesim explorations of schema 1"),
+        ("[]", "x.json does not hold tilesim explorations"),
+        ('{"schema": 2}', "explorations (x.json) of version 2 of the format; tilesim"),
         ('{"schema": 1}', "x.json holds no explorations by target"),
         ('{"schema": 1, "explorations": {"a": 1}}', "x.json holds no explorations by target"),
         ('{"schema": 1, "explorations": {}, "reports": {"a": 1}}', "x.json holds no reports by"),
         (
             '{"schema": 1, "explorations": {"tickets.py::tickets": {}}}',
-            "x.json: this is not what a tilesim exploration of schema 2 left",
+            "x.json: this is not a tilesim exploration: it names no version",
         ),
         (
             '{"schema": 1, "explorations": {"tickets.py::tickets": {"schema": 2}}}',

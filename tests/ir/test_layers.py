@@ -23,7 +23,7 @@ sim.schedulers > sim.affine > sim.observers
 sim.machine | ptx | gpu.emit | cubin
 lib mark > dsl | transforms
 ir.verify > ir.checks ir.text > analysis | findings | proof
-layout parallel limits
+formats layout parallel limits
 ir > arith > gpu.errors > errors | files | version | wording
 records
 """

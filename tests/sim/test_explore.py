@@ -381,7 +381,7 @@ def test_a_frontier_fits_one_program_one_bound_and_one_set_of_inputs() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "of schema 2"),
+        ({"schema": 1}, "reads version 2"),
         ({"path": []}, "damaged"),
         ({"extra": 1}, "damaged"),
         ({"explored": [0, 0, True]}, "damaged"),

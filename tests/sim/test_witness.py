@@ -72,7 +72,7 @@ def test_witness_round_trips() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "schema 2"),
+        ({"schema": 1}, "reads version 2"),
         ({"kernel": 3}, "names no kernel"),
         ({"strict": "lax"}, "strictness 'lax'"),
         ({"policy": "import os"}, "policy 'import os'"),

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import DecodeError, Meta, Struct, json
 
 from tilesim.errors import UsageError
+from tilesim.formats import require
 from tilesim.proof.certificate import Certificate, Every, Repetition, Value
 
 #: the version of the format
@@ -86,13 +87,14 @@ def read(text: str) -> Certificate:
     """The certificate of a file.
 
     Raises:
-        UsageError: it is none, is altered so that none can be read, or is too large.
+        UsageError: it is none, is of another version, is altered so that none can be read, or is
+            too large.
     """
     if len(text) > MOST_TEXT:
         raise UsageError(f"a certificate has at most {MOST_TEXT} characters")
     try:
-        if json.decode(text, type=_Version).version != VERSION:
-            raise UsageError(f"a certificate of another version than {VERSION}")
+        found = json.decode(text, type=_Version).version
+        require(found, VERSION, "a certificate", "write it again with `tilesim check --certificate`")
         f = json.decode(text, type=_File)
     except (DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise UsageError(f"no certificate: {error}") from error

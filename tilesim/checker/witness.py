@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilesim.dsl.kernel import Kernel, built
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
+from tilesim.formats import require
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.records import dataclass, field, replace
@@ -120,8 +121,9 @@ class Witness:
         Raises:
             UsageError: it is malformed; the message says where.
         """
-        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            raise UsageError(f"this is not a tilesim witness of schema {SCHEMA}")
+        if not isinstance(data, Mapping):
+            raise UsageError("this is not a tilesim witness")
+        require(data.get("schema"), SCHEMA, "a tilesim witness", "check the kernel again")
         kernel, strict, policy = data.get("kernel"), data.get("strict"), data.get("policy")
         if not isinstance(kernel, str):
             raise UsageError("the witness names no kernel")

@@ -14,6 +14,7 @@ from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.findings.finding import Finding
+from tilesim.formats import require
 from tilesim.ir.program import Verdict
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
@@ -123,8 +124,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise UsageError(f"{path} does not hold tilesim explorations of schema {SCHEMA}")
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} does not hold tilesim explorations")
+    what = f"a file of tilesim explorations ({path})"
+    require(data.get("schema"), SCHEMA, what, "delete it to start again")
     frontiers = data.get("explorations")
     if not isinstance(frontiers, dict) or not all(isinstance(v, dict) for v in frontiers.values()):
         raise UsageError(f"{path} holds no explorations by target")
