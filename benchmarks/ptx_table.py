@@ -18,9 +18,9 @@ from time import process_time
 
 from tilesim.checker import check
 from tilesim.ptx.description import loads
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 HEAD = "| folder | kernel | lines | CTAs | verdict | s | reason |\n|---|---|---:|---:|---|---:|---|"
 #: how long a process may take beyond the limit of the check, to start and to read

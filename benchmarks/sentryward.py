@@ -41,10 +41,9 @@ from tilesim.ptx.bind import completed
 from tilesim.ptx.demangle import short
 from tilesim.ptx.description import loads
 from tilesim.ptx.launch import Launch, Map, Scalar
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import Function
+from tilesim.ptx.syntax import Function, Unsupported
 
 #: the names its configuration has for element types; the others travel as raw bits
 _ELEMENTS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "u32": "u32", "s32": "s32", "u8": "u8"}

@@ -23,5 +23,7 @@ def require(found: object, version: int, what: str, remedy: str) -> None:
         raise UsageError(f"this is not {what}: it names no version of the format")
     if found == version:
         return
-    reads = f"{what} of version {found} of the format; tilesim {__version__} reads version {version}"
-    raise UsageError(f"{reads}: {remedy if found < version else 'update tilesim'}")
+    raise UsageError(
+        f"{what} of version {found} of the format; tilesim {__version__} reads version {version}: "
+        f"{remedy if found < version else 'update tilesim'}"
+    )

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as _collected
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-__all__ = ["dataclass", "field", "fields", "replace"]
+__all__ = ["dataclass", "field", "fields", "hints", "replace"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,17 @@ else:
             return made
 
         return make if cls is None else make(cls)
+
+
+def hints(cls: type) -> dict[str, Any]:
+    """The types of the fields of a class, by name; not to be changed. To resolve the names in them
+    is slow, so it is done once."""
+    return _hints(cls)
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 @cache

@@ -79,6 +79,11 @@ ir.text.mir: hashlib
 proof.certificate: hashlib
 report.sarif: hashlib
 sim.schedulers.frontier: hashlib
+# reads how Python was built
+dsl.loop_state: sysconfig
+# a check reads no file that another one has written
+checker.witness: .formats
+sim.schedulers.frontier: .formats
 # needed with Dask only
 parallel: logging
 # most checks work in one process
@@ -112,6 +117,7 @@ ir.tensormap: numpy
 arith.types: ml_dtypes numpy
 # most programs are Python
 loader.text: .ir .transforms.rewrite .ir.text
+loader.ptx: .ptx.parser .ptx.plain .ptx.program
 # only tests need it
 mark: pytest
 # only a check that is to be resumed needs it

@@ -6,10 +6,9 @@ import pytest
 
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import PtxError
+from tilesim.ptx.syntax import PtxError, Unsupported
 
 #: the function gives what it has loaded, and the kernel traps if that is another number. The
 #: number is no constant of the text

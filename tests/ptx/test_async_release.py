@@ -9,9 +9,9 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import RedAsyncRelease, StAsyncRelease
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Launch, Pointer
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 TEXT = """.version 8.7
 .target sm_100a

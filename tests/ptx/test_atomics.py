@@ -6,8 +6,7 @@ import pytest
 
 from tests.ptx.test_check import FIRST, report
 from tilesim.ptx.launch import Contents, Pointer
-from tilesim.ptx.lowering_context import Unsupported
-from tilesim.ptx.syntax import PtxError
+from tilesim.ptx.syntax import PtxError, Unsupported
 
 START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
 

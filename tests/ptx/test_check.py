@@ -21,10 +21,9 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.loader import load
 from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import Function, LaunchError, Module, PtxError
+from tilesim.ptx.syntax import Function, LaunchError, Module, PtxError, Unsupported
 
 HEAD = (
     ".version 9.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n"

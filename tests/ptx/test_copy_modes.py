@@ -17,10 +17,9 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import LaunchError
+from tilesim.ptx.syntax import LaunchError, Unsupported
 
 _Copy = TypeVar("_Copy", TmaLoad, TmaStore, TmaReduce, TmaPrefetch)
 #: images of 4 by 3 pixels of 64 channels; a copy takes 8 pixels

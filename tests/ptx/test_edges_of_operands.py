@@ -17,9 +17,9 @@ import pytest
 from tests.ptx.test_check import HEAD
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Scalar
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 #: of an operand, the bits of its descriptor above the address, at which byte of shared memory it
 #: begins, and pairs of bytes beside and in it

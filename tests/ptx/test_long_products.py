@@ -8,9 +8,9 @@ import pytest
 from tests.ptx.test_tcgen05 import FREE, HEAD, LOAD, wait
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 #: rows of 128 bytes: A from byte 0 on, the next columns of it from 16384 on, B in its first rows
 NEXT, PLACES = 16384, 32768

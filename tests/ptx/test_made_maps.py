@@ -9,7 +9,7 @@ from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Address, Contents, Map, Pointer
-from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.syntax import Unsupported
 
 #: warp 0 makes a map of a in shared memory and leaves it in m; then everybody may use it
 MAKE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; ld.param.u64 %rd1, [a];

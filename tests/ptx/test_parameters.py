@@ -9,10 +9,9 @@ import pytest
 
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Field, Launch, Map, Parameter, Pointer, Scalar, Struct
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import LaunchError, PtxError
+from tilesim.ptx.syntax import LaunchError, PtxError, Unsupported
 
 HEAD = (
     ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k({params})\n{{\n"

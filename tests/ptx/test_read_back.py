@@ -24,9 +24,9 @@ from tilesim.ir.op import OPS
 from tilesim.ir.program import instructions
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
 from tilesim.ptx.launch import Contents, Map, Pointer
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 #: programs of which something else is not read: where, and why
 REFUSED = {

@@ -9,9 +9,9 @@ import pytest
 from tests.ptx.test_check import HEAD
 from tilesim.checker import check
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 #: registers of A and B, those of D with its type, and how many selectors a shape has
 SPARSE = {

@@ -8,9 +8,9 @@ from tests.ptx.test_check import FIRST, HEAD, report
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import opcode
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 from tilesim.ptx.templates import forms_of
 
 SPELLED = sorted(cls.mnemonic for cls in OPS.values() if cls.ptx)

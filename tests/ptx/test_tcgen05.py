@@ -14,9 +14,9 @@ from tilesim.ir.instruction_descriptor import decode, encode
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 from tilesim.ir.program import Strict, instructions
 from tilesim.ptx.launch import Launch, Parameter, Scalar, Struct
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 
 PRODUCTS = [
     op for program in PROGRAMS.values() for op in instructions(program)

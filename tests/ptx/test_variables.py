@@ -9,10 +9,9 @@ from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.proof.check import certify
 from tilesim.ptx.launch import Contents, Launch, Pointer
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.syntax import LaunchError
+from tilesim.ptx.syntax import LaunchError, Unsupported
 
 MODULE = (
     ".const .align 4 .b8 table[8] = {1, 0, 0, 0, 7, 0, 0, 0};\n.const .align 4 .u32 unset[2];\n"

@@ -94,7 +94,7 @@ def read(text: str) -> Certificate:
         raise UsageError(f"a certificate has at most {MOST_TEXT} characters")
     try:
         found = json.decode(text, type=_Version).version
-        require(found, VERSION, "a certificate", "write it again with `tilesim check --certificate`")
+        require(found, VERSION, "a certificate", "`tilesim check --certificate` writes it again")
         f = json.decode(text, type=_File)
     except (DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise UsageError(f"no certificate: {error}") from error

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from tilesim.dsl.kernel import Kernel, built
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
-from tilesim.formats import require
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.records import dataclass, field, replace
@@ -121,6 +120,8 @@ class Witness:
         Raises:
             UsageError: it is malformed; the message says where.
         """
+        from tilesim.formats import require
+
         if not isinstance(data, Mapping):
             raise UsageError("this is not a tilesim witness")
         require(data.get("schema"), SCHEMA, "a tilesim witness", "check the kernel again")

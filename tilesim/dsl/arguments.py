@@ -19,7 +19,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from tilesim.analysis.uses_defs import expressions_in
@@ -44,7 +43,7 @@ from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.tensor_memory import TmemView
-from tilesim.records import replace
+from tilesim.records import hints, replace
 from tilesim.wording import did_you_mean
 
 
@@ -293,16 +292,16 @@ def _check_width(op: Op, name: str, value: Expr, held: DType) -> None:
 
 Fields = tuple[tuple[str, Any], ...]
 
-#: resolving the names in annotations is slow
 _KNOWN: dict[type, Fields] = {}
 
 
 def fields_of(cls: type) -> Fields:
     """Names of the fields of a class and their types."""
     if cls not in _KNOWN:
-        hints = get_type_hints(cls).items()
         _KNOWN[cls] = tuple(
-            (n, h) for n, h in hints if n not in ANNOTATIONS and get_origin(h) != ClassVar
+            (n, h)
+            for n, h in hints(cls).items()
+            if n not in ANNOTATIONS and get_origin(h) != ClassVar
         )
     return _KNOWN[cls]
 

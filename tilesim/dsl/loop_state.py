@@ -20,7 +20,6 @@ import pickle
 import random
 import re
 import sys
-import sysconfig
 import warnings
 from array import array
 from collections import Counter, deque
@@ -77,7 +76,6 @@ _SCOPES = (
 _CONDITIONAL = (ast.If, ast.IfExp, ast.While, ast.Try, ast.Match, ast.BoolOp)
 #: a name in what `repr` shows of a declaration, or of what else has one
 _NAMED = re.compile(r"(\(|, )name='([^']*)'")
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _ABSENT = object()
 
 
@@ -587,6 +585,14 @@ def _is_of_values(kind: Any) -> bool:
 
 
 @cache
+def _installed() -> tuple[str, ...]:
+    """The folders of Python and of installed packages."""
+    import sysconfig
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+@cache
 def _is_users(module: str | None) -> bool:
     """Whether a module is neither Python's, nor tilesim's, nor installed; None: of no module."""
     name = module or "__main__"
@@ -594,8 +600,9 @@ def _is_users(module: str | None) -> bool:
     if root == "tilesim":
         return name.startswith("tilesim.kernels.")
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    installed = root in sys.stdlib_module_names or file.startswith(_INSTALLED)
-    return not installed or name == "__main__"
+    if name == "__main__":
+        return True
+    return root not in sys.stdlib_module_names and not file.startswith(_installed())
 
 
 # ------------------------------------------------------------------ what is put in place

@@ -16,13 +16,12 @@ from typing import (
     Self,
     TypeVar,
     get_args,
-    get_type_hints,
 )
 
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.records import dataclass, field, fields
+from tilesim.records import dataclass, field, fields, hints
 
 if TYPE_CHECKING:
     import numpy as np
@@ -306,9 +305,9 @@ def results_of(cls: type) -> frozenset[str]:
 
 @cache
 def _results_of(cls: type) -> frozenset[str]:
-    hints = get_type_hints(cls)
+    types = hints(cls)
     return frozenset(
-        f.name for f in fields(cls) if hints[f.name] is Var or Var in get_args(hints[f.name])
+        f.name for f in fields(cls) if types[f.name] is Var or Var in get_args(types[f.name])
     )
 
 

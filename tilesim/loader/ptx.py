@@ -16,9 +16,6 @@ from tilesim.loader.text import read_file
 from tilesim.ptx.demangle import short
 from tilesim.ptx.description import loads_all
 from tilesim.ptx.launch import Launch, Scalar
-from tilesim.ptx.parser import read
-from tilesim.ptx.plain import plain
-from tilesim.ptx.program import lower
 from tilesim.ptx.syntax import Function, LaunchError, Module
 from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
@@ -50,21 +47,26 @@ class PtxKernel:
             PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled.
             LaunchError: the launch contradicts the kernel.
         """
-        return self._lowered(module(self.place))
+        from tilesim.ptx.program import lower
+
+        return self._lowered(module(self.place), lower)
 
     @patient()
     def plain(self) -> Mir:
         """The plain form, which the proof kernel rechecks (`tilesim.ptx.plain`); raises like
         `mir`."""
+        from tilesim.ptx.plain import plain
+
         return self._lowered(module(self.place), plain)
 
     def read_again(self, text: str) -> Mir:
         """The same of another text of the file; raises like `mir`."""
-        return self._lowered(read(text, self.place))
+        from tilesim.ptx.parser import read
+        from tilesim.ptx.program import lower
 
-    def _lowered(
-        self, found: Module, lowering: Callable[[Module, Function, Launch], Mir] = lower
-    ) -> Mir:
+        return self._lowered(read(text, self.place), lower)
+
+    def _lowered(self, found: Module, lowering: Callable[[Module, Function, Launch], Mir]) -> Mir:
         entries = {entry.name: entry for entry in found.entries}
         wanted = self.launch.entry
         if wanted not in entries:
@@ -139,6 +141,8 @@ def module(place: str) -> Module:
 
 @lru_cache(maxsize=1)
 def _module(place: str, _changed: int, _size: int) -> Module:
+    from tilesim.ptx.parser import read
+
     return read(read_file(Path(place)), place)
 
 

@@ -20,7 +20,7 @@ from tilesim.ptx.bind import Launched
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.inline import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.made_maps import MadeMaps
-from tilesim.ptx.syntax import Float, Integer, LaunchError, Located, PtxError, Sink
+from tilesim.ptx.syntax import Float, Integer, LaunchError, Located, PtxError, Sink, Unsupported
 from tilesim.ptx.templates import Forms
 from tilesim.records import replace
 
@@ -41,10 +41,6 @@ _REACHING = frozenset({
 })  # fmt: skip
 #: bytes in which shared memory is given to CTAs (PTX `%total_smem_size`)
 _SHARED_UNIT = 128
-
-
-class Unsupported(PtxError):
-    """An instruction that is PTX, but not modelled."""
 
 
 class Lowering:

@@ -294,5 +294,9 @@ class PtxError(TilesimError, ValueError):
         super().__init__(f"{text}\n    fix: {fix}" if fix else text)
 
 
+class Unsupported(PtxError):
+    """An instruction that is PTX, but not modelled."""
+
+
 class LaunchError(TilesimError, ValueError):
     """A launch description is malformed or contradicts the kernel; the message says where."""

@@ -15,10 +15,10 @@ from tilesim.checker import check as check_program
 from tilesim.errors import UsageError
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, without_contents
-from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import Unsupported
 from tilesim.records import dataclass, field, replace
 from tilesim.report.text import covering, unsupported
 

@@ -32,7 +32,7 @@ from tilesim.layout import COLOURS, COLUMN, LEAST, PLAIN, Style, field, quoted, 
 from tilesim.loader import Target
 from tilesim.ptx.demangle import short
 from tilesim.ptx.launch import Launch, Map, Scalar
-from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.syntax import Unsupported
 from tilesim.records import dataclass, replace
 from tilesim.repair import Mendable
 from tilesim.repair.text import of_repairs

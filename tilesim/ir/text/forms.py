@@ -34,7 +34,7 @@ from tilesim.ir.op import ANNOTATIONS
 from tilesim.ir.program import Program
 from tilesim.ir.target import Target
 from tilesim.ir.tensor_memory import TmemView
-from tilesim.records import dataclass
+from tilesim.records import dataclass, hints
 
 #: kinds of text, as the first word says; the number after it is the version of the format
 VERSIONS: Final = {"tile": 1, "mir": 2}
@@ -231,11 +231,11 @@ def operands(cls: type, skip: frozenset[str] = frozenset()) -> tuple[Operand, ..
 
 @cache
 def _operands(cls: type, skip: frozenset[str]) -> tuple[Operand, ...]:
-    hints = typing.get_type_hints(cls)
+    types = hints(cls)
     return tuple(
         Operand(
             f.name,
-            form_of(hints[f.name], f"{cls.__name__}.{f.name}"),
+            form_of(types[f.name], f"{cls.__name__}.{f.name}"),
             _default(f),
             f.metadata.get("label", False),
         )

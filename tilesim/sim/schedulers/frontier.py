@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, TypeVar, cast, get_args
 
 from tilesim.errors import UsageError
-from tilesim.formats import require
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.events import Key, Kind, Sleep, Touch
 
@@ -109,9 +108,12 @@ class Frontier:
         Raises:
             UsageError: it is not one, or it is damaged.
         """
+        from tilesim.formats import require
+
         if not isinstance(data, Mapping):
             raise UsageError("this is not what a tilesim exploration left")
-        require(data.get("schema"), SCHEMA, "a tilesim exploration", "delete the file to start again")
+        remedy = "delete the file to start again"
+        require(data.get("schema"), SCHEMA, "a tilesim exploration", remedy)
         body = {key: value for key, value in data.items() if key != "contents"}
         if set(body) != _FIELDS or data.get("contents") != _checksum(body):
             raise UsageError("what the exploration left is damaged; delete the file to start again")
