@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,19 @@ def test_file_gives_the_kernels_it_defines_in_order(write: Write) -> None:
     assert [t.id for t in load(name)] == ["two.py::handshake", "two.py::second", "two.py::program"]
     assert [t.id for t in load("two.py::alias")] == ["two.py::alias"]
     assert [t.id for t in load("two.py::vector")] == ["two.py::vector"]
+
+
+def test_an_edit_of_the_same_second_and_size_is_seen(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    text = "import tilesim as ts\n\n@ts.kernel(warps={})\ndef k(k):\n    k.sync_threads()\n"
+    name = write("k.py", text.format(2))
+    before = Path(name).stat()
+    assert load(name)[0].build().warps == 2
+    write("k.py", text.format(3))
+    os.utime(name, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert load(name)[0].build().warps == 3
 
 
 def test_module_with_cases_gives_the_family() -> None:

@@ -9,8 +9,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from tilesim.dsl.kernel import Kernel
@@ -55,10 +56,20 @@ def of_module(
     return _all(module, place, file, given)
 
 
+class _FromText(SourceFileLoader):
+    """Loads a file by its text. Bytecode that Python keeps counts as that of the file if size and
+    time, in seconds, are the same: an edit right after a check would not be seen."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        place = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(place), place)
+
+
 def _import_file(path: Path) -> ModuleType:
     absolute = path.resolve()
     name = f"_tilesim_target_{len(sys.modules)}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, absolute)
+    loader = _FromText(name, str(absolute))
+    spec = importlib.util.spec_from_file_location(name, absolute, loader=loader)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
