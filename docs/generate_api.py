@@ -14,6 +14,11 @@ from typing import Any
 
 import tilesim
 from tilesim import autopsy, mark, strategies
+from tilesim.checker.report import Given
+from tilesim.dsl.kernel import Params
+from tilesim.ir.program import Strict, Verdict
+from tilesim.repair.preservation import Arrays
+from tilesim.sim.machine.simulate import Policy
 
 PAGE = Path(__file__).parent / "reference" / "api.md"
 
@@ -50,6 +55,12 @@ some seconds at most, and then shown like that. `help(once)` has the kernel's ow
 parameters.
 """
 
+#: characters of a signature on one line
+_WIDTH = 90
+_ALIASES = {
+    "Strict": Strict, "Verdict": Verdict, "Policy": Policy, "Given": Given,
+    "Params": Params, "Arrays": Arrays,
+}  # fmt: skip
 _LABEL = re.compile(r"^(Args|Raises|Returns):$")
 _ITEM = re.compile(r"^(\w+): (.*)$")
 
@@ -87,19 +98,51 @@ def entry(name: str, thing: Any) -> Iterator[str]:
             yield ""
         for member, value in methods:
             first = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ")
-            call = "" if isinstance(value, property) else signature(value)
+            if isinstance(value, property):
+                assert value.fget is not None
+                call = f": {_type(inspect.signature(value.fget).return_annotation)}"
+            else:
+                call = " ".join(signature(value).split()).replace("( ", "(").replace(", )", ")")
             yield f"* `{member}{call}`: {first.replace('``', '`')}"
 
 
 def signature(thing: Callable[..., Any]) -> str:
-    """What is in the parentheses, without types; those are for editors."""
-    parameters = [
-        p.replace(annotation=p.empty)
-        for p in inspect.signature(thing).parameters.values()
-        if p.name != "self"
-    ]
-    shown = inspect.Signature(parameters)
-    return re.sub(r"<function (\w+) at 0x\w+>|<factory>", r"...", str(shown))
+    """What is in the parentheses, with types, and the type of what comes back; a line for each
+    parameter where one would be too long."""
+    given = inspect.signature(thing)
+    parts, last = list[str](), None
+    for p in given.parameters.values():
+        if p.name == "self":
+            continue
+        if last is p.POSITIONAL_ONLY and p.kind is not last:
+            parts.append("/")
+        if p.kind is p.KEYWORD_ONLY and last not in (p.kind, p.VAR_POSITIONAL):
+            parts.append("*")
+        parts.append(_parameter(p))
+        last = p.kind
+    back = given.empty if isinstance(thing, type) else given.return_annotation
+    end = "" if back is given.empty else f" -> {_type(back)}"
+    line = f"({', '.join(parts)}){end}"
+    if len(line) <= _WIDTH:
+        return line
+    return "(\n" + "".join(f"    {part},\n" for part in parts) + f"){end}"
+
+
+def _parameter(p: inspect.Parameter) -> str:
+    stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
+    typed = "" if p.annotation is p.empty else f": {_type(p.annotation)}"
+    if p.default is p.empty:
+        return f"{stars}{p.name}{typed}"
+    made = callable(p.default) or repr(p.default) == "<factory>"
+    default = getattr(p.default, "__name__", "...") if made else repr(p.default)
+    return f"{p.name}{typed}{' = ' if typed else '='}{default}"
+
+
+def _type(annotation: Any) -> str:
+    """As it is written in the code, without modules."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"ForwardRef\('([^']*)'\)|\b(?:[a-z_]+\.)+", r"\1", text)
+    return text.replace("ndarray[tuple[Any, ...], dtype[Any]]", "NDArray[Any]")
 
 
 def page() -> str:
@@ -119,6 +162,8 @@ def page() -> str:
         if callable(getattr(strategies, name))
     ]
     lines = [line for name, thing in things for line in entry(name, thing)]
+    lines += ["", "## Types", "", "Names in signatures that stand for others:", ""]
+    lines += [f"* `{name}`: `{_type(alias)}`" for name, alias in _ALIASES.items()]
     return re.sub(r"\n{3,}", "\n\n", _HEAD + "\n".join(lines)).rstrip() + "\n"
 
 
