@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.generate_rules import anchor
 from tilesim.findings.rules import RULE_DOCS, RuleDoc, numbered
 
 FOLDER = Path(__file__).resolve().parent
@@ -16,7 +17,7 @@ _HEAD = f"""# Findings
 {_NOTE}
 
 Every finding has the name of a rule. `tilesim explain RULE` prints the text of its page.
-Numbers such as A9 are those of [the semantics](rules.md) that the simulator implements.
+Numbers such as A9 are those of [the semantics](semantics.md) that the simulator implements.
 
 | rule | meaning |
 |---|---|
@@ -51,7 +52,8 @@ def _page(doc: RuleDoc) -> Iterator[str]:
 
 def _linked(rule: str) -> str:
     """A number of the semantics, linked to what it says there."""
-    return f"[{rule}](../rules.md#{rule.lower()})" if rule in numbered() else rule
+    section = numbered().get(rule, ("",))[0]
+    return f"[{rule}](../semantics.md#{anchor(section)})" if section else rule
 
 
 def write() -> None:

@@ -1,9 +1,9 @@
-"""Writes ``docs/rules.md``: every rule that `docs/semantics.md` states, by its number, and the same
-for ``tilesim explain A13`` into the package.
+"""Writes what `docs/semantics.md` says of each rule number, for ``tilesim explain A13``.
 
     python docs/generate_rules.py
 
-Findings name rules such as A13; this page says what each of them is and where it stands.
+It puts an anchor before the place that states each number into the page as well, for links such as
+``semantics#a13`` in reports.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-PAGE, SOURCE = FOLDER / "rules.md", FOLDER / "semantics.md"
+SOURCE = FOLDER / "semantics.md"
 DATA = FOLDER.parent / "tilesim" / "findings" / "numbered.json"
 NUMBER = re.compile(r"\b([A-IU])(\d{1,2})\b(?: to \1?(\d{1,2})\b)?")
 _HEADING = re.compile(r"## (?P<title>.+)")
 _SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")
 #: says that there are numbers
-_NO_RULE = "These have numbers"
-_HEAD = """# Rules by number
-
-What a finding's number such as A13 stands for, in the words of [the semantics](semantics.md), which
-has the context and the sources. A to H are rules, I limits of the targets, U points where the text
-of the PTX ISA is silent or contradicts itself. `python docs/generate_rules.py` writes this page.
-"""
+_NO_RULE = "A rule is stated by the text, derived"
+#: of a place that states a rule; the text of rules is without
+_ANCHOR = re.compile(r'<a id="\w+"></a>')
 
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
     """(section, sentence) for all sentences, bullets and rows of tables, in order."""
     section = ""
-    for block in re.split(r"\n\s*\n|\n(?=[*|#])", text):
+    for block in re.split(r"\n\s*\n|\n(?=[*|#])", _ANCHOR.sub("", text)):
         heading = _HEADING.match(block)
         if heading:
             section = heading["title"]
@@ -72,6 +68,27 @@ def anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
 
+def anchored(text: str) -> str:
+    """The page with an anchor before the place that states each rule: the first of its section, or
+    of the page."""
+    text = _ANCHOR.sub("", text)
+    own: dict[str, int] = {}
+    other: dict[str, int] = {}
+    section, begins = "", 0
+    for line in text.splitlines(keepends=True):
+        heading = _HEADING.match(line)
+        section = heading["title"] if heading else section
+        for found in NUMBER.finditer(line) if section else ():
+            letter, first, last = found.groups()
+            places = own if section.startswith(f"{letter}.") else other
+            for number in range(int(first), int(last or first) + 1):
+                places.setdefault(f"{letter}{number}", begins + found.start())
+        begins += len(line)
+    for rule, place in sorted((other | own).items(), key=lambda item: (-item[1], item[0])):
+        text = f'{text[:place]}<a id="{rule.lower()}"></a>{text[place:]}'
+    return text
+
+
 def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
     """By number in their order: the section that states a rule, and the first sentences there."""
     known = rules(text)
@@ -86,20 +103,11 @@ def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def page(text: str) -> str:
-    """The page for the text of ``semantics.md``."""
-    lines = [_HEAD]
-    for rule, (section, said) in chosen(text).items():
-        where = f"[{section}](semantics.md#{anchor(section)})"
-        lines.append(f"## {rule}\n\n{' '.join(said)} ({where})\n")
-    return "\n".join(lines)
-
-
 def data(text: str) -> str:
-    """The same as JSON."""
+    """What the page says of each number, as JSON."""
     return json.dumps(chosen(text), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(SOURCE.read_text()))
+    SOURCE.write_text(anchored(SOURCE.read_text()))
     DATA.write_text(data(SOURCE.read_text()))

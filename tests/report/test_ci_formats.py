@@ -291,8 +291,8 @@ def test_states_of_barriers_and_what_to_read_are_in_messages_of_all_rules(
     (result,) = log(with_findings(found))["results"]
     pages = [
         "https://d.example/findings/over-arrival.md",
-        "https://d.example/rules.md#a13",
-        "https://d.example/rules.md#u5",
+        "https://d.example/semantics.md#a13",
+        "https://d.example/semantics.md#u5",
     ]
     command = "more: tilesim explain over-arrival A13 U5"
     assert f"{note}." in result["message"]["text"]

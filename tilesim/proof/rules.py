@@ -2,7 +2,7 @@
 
 A rule is a function that raises `Refuted` with the rule's number where what it says does not hold.
 The number is that of a condition of docs/soundness.md (A, B, C1...) or of a rule of PTX as
-docs/rules.md counts them (A6, H6...), or a word.
+docs/semantics.md counts them (A6, H6...), or a word.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def more(rule: str, message: str) -> list[str]:
     rules = [rule] if rule in RULE_DOCS else []
     numbers = list(dict.fromkeys(_numbers(message)))
     found = [page(f"findings/{name}") for name in rules]
-    found += [page("rules", f"#{number.lower()}") for number in numbers]
+    found += [page("semantics", f"#{number.lower()}") for number in numbers]
     asked = " ".join((*rules, *numbers))
     return [f"more: tilesim explain {asked}"] * bool(asked) + [url for url in found if url]
 
