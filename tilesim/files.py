@@ -19,6 +19,8 @@ from pathlib import Path
 
 #: a source file of which lines are shown has at most so many bytes
 MAX_SOURCE = 8 << 20
+#: files of CUDA and C++
+CUDA_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 #: folders below which, and files of which, lines are shown besides those of the working folder
 _roots: set[str] = set()

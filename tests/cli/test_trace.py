@@ -30,6 +30,15 @@ def test_the_schedule_of_a_witness_is_recorded(write: Write, tilesim_cli: Invoke
     assert units == ["cycle", "step"]
 
 
+def test_a_trace_has_the_cause_that_a_check_has(write: Write, tilesim_cli: Invoke) -> None:
+    name = write("bad.py", kernels.BAD)
+    checked, traced = tilesim_cli("check", name), tilesim_cli("trace", name)
+    said = [re.findall(r"^    (?:cause|culprit|fix) .*$", r.stdout, re.MULTILINE)
+            for r in (checked, traced)]  # fmt: skip
+    assert len(said[0]) == 3
+    assert said[0] == said[1]
+
+
 def test_a_witness_of_another_kernel_is_refused(write: Write, tilesim_cli: Invoke) -> None:
     tilesim_cli("check", write("rare.py", kernels.RARE), "--witness-dir", "w")
     (witness,) = map(str, Path("w").iterdir())

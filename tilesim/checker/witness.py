@@ -233,6 +233,16 @@ def replay(
     return replace(run, findings=explained(run.findings, again, run.stats.instructions))
 
 
+def timed(program: Program | Mir, strict: Strict, clusters: int) -> Witness:
+    """The witness of the timed schedule of the first clusters, of which a kernel may have fewer."""
+    from tilesim.ir.text.mir import fingerprint
+
+    simulation = Simulation(program, numbers=False, strict=strict)
+    every = tuple(range(min(clusters, simulation.groups)))
+    own = fingerprint(simulation.code.mir)
+    return Witness(kernel_of(program).name, strict, "timed", every, {}, own)
+
+
 def compute(
     program: Program | Mir, witness: Witness | Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]
 ) -> Run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from numpy.typing import NDArray
 
-from tilesim.checker.witness import retrace
+from tilesim.checker.witness import Witness, replay, retrace, timed
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.examine import read_witness, require_parameters
@@ -149,7 +149,21 @@ def _record(
         gpu, without = _with_barriers(gpu, program, inputs)
     if backend != "gpu":
         simulated = record(program, inputs, strict=strict, clusters=clusters, limit=limit)
+        if simulated.findings:
+            simulated = _with_causes(simulated, program, timed(program, strict, clusters), inputs)
     return _Runs(simulated, gpu, without)
+
+
+def _with_causes(
+    recording: Recording,
+    program: Program | Mir,
+    witness: Witness | Mapping[str, Any],
+    inputs: Mapping[str, NDArray[Any]] | None,
+) -> Recording:
+    """The findings as `tilesim check` has them of the same schedule."""
+    if not recording.findings:
+        return recording
+    return replace(recording, findings=replay(program, witness, inputs).findings)
 
 
 def _with_barriers(
@@ -173,8 +187,10 @@ def _replayed(
     """The schedule of a witness, with the inputs that ``tilesim check`` has."""
     witness = read_witness(path)
     require_parameters(found, witness, path)
+    inputs = found.own_inputs(program, seed)
     try:
-        return retrace(program, witness, found.own_inputs(program, seed), limit=limit)
+        recording = retrace(program, witness, inputs, limit=limit)
+        return _with_causes(recording, program, witness, inputs)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tilesim.analysis.uses_defs import mentions, sets
+from tilesim.files import CUDA_ENDINGS
 from tilesim.findings.finding import Iteration, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import (
@@ -70,10 +71,11 @@ def _phase_missed(case: Case, stuck: Waiting, want: int) -> Cause:
     anew = None if steps else starts_over(case, warp, stuck.op)
     if anew is not None:
         return starting_over(case, on, own, anew, f"{what}: its parity")
+    divides = "/" if stuck.op.loc.file.endswith(CUDA_ENDINGS) else "//"
     return Cause(
         what,
         (*(case.warp(warp, step, "changes its parity") for step in steps), own),
-        f"wait for the phases of {on.label} in turn: the parity is (use // slots) & 1",
+        f"wait for the phases of {on.label} in turn: the parity is (use {divides} slots) & 1",
     )
 
 

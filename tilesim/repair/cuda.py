@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
-from tilesim.files import source_lines
+from tilesim.files import CUDA_ENDINGS, source_lines
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync, SyncWarp
@@ -21,8 +21,6 @@ from tilesim.ir.ops.fence import Fence
 from tilesim.records import dataclass, field
 from tilesim.repair.ptx_patch import written
 
-#: files of CUDA and C++
-ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")
 _FULL = 0xFFFFFFFF
 
 _NOISE = re.compile(
@@ -495,7 +493,7 @@ class _Unreadable(Exception):
 
 def of_file(file: str) -> Source | None:
     """A CUDA source; None if it is none, cannot be read, or is not to be shown."""
-    if not file.endswith(ENDINGS):
+    if not file.endswith(CUDA_ENDINGS):
         return None
     lines = source_lines(file)
     return _parsed(file, lines) if lines else None

@@ -106,7 +106,7 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
         if known is None:
             known = names[offset] = _barrier_name(w, cta, offset)
         barrier = cta.mbarriers[offset]
-        if barrier.name != known[0]:
+        if barrier.name != known[0] and not barrier.made_at:
             barrier.call(*known)
         return barrier
 

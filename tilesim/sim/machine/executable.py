@@ -51,6 +51,11 @@ class Allocations:
         best = min(holding, key=lambda s: s[1] - s[0], default=None)
         return None if best is None else (best[0], best[2])
 
+    def size(self, address: int) -> int:
+        """Bytes of the allocation that `at` finds there; 0: none."""
+        at = self.at(address)
+        return max((high - low for low, high, name in self.spans if (low, name) == at), default=0)
+
     def name(self, address: int) -> str:
         """What findings call a byte: ``buffer+64``."""
         found = self.at(address)

@@ -104,6 +104,11 @@ class Mbarrier(Barrier):
         #: the variable that it lies in, and its place there if that is an array of barriers
         self.variable = "mbarrier"
         self.slot: int | None = None
+        #: where PTX says it was initialised, from the kernel's line inwards; its bytes without the
+        #: name that it has from there
+        self.made_at: tuple[str, ...] = ()
+        self.bytes_label = ""
+        self.is_named_by_source = False
         #: as it was named when it was initialised
         self.first_named = self.named
         #: warps that are known to come after the initialisation
@@ -168,6 +173,13 @@ class Mbarrier(Barrier):
         prefix = "" if self.machine.program.ctas == 1 else f"CTA {self.cta.number} "
         whole = f"{prefix}{label}"
         self.named = Named(whole, name or whole, slot, self.cta.number)
+
+    def call_as_written(self, made_at: tuple[str, ...], name: str, *, by_source: bool) -> None:
+        """From its initialisation on it is called so; no name: as its bytes are called."""
+        self.made_at, self.is_named_by_source = made_at, by_source
+        if name:
+            self.bytes_label = self.name
+            self.call(name, name, self.variable, self.slot)
 
     def tracks(self, cta: Place) -> int:
         """The component that says which copies issued in a CTA are complete."""

@@ -107,14 +107,16 @@ def _named(on: object) -> tuple[Named, ...]:
 
 
 def _made(warp: Warp, on: Barrier, cta: int | None) -> Iterator[Line]:
-    """Where an mbarrier of PTX was initialised, which has no name but an address."""
+    """Where an mbarrier of PTX was initialised, and where in memory it is."""
     if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
         return
     loc = on.init.op.loc
     others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
     number = sum(b.address < on.address for b in others)
-    which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
-    yield Line(f"  {on.named.seen_from(cta)} is {which}initialised at {loc}", Stated(lines=(loc,)))
+    where = f"at {on.bytes_label}, " if on.bytes_label else ""
+    if len(others) > 1 and not on.is_named_by_source:
+        where += f"number {number} of {len(others)}, counted from 0, "
+    yield Line(f"  {on.named.seen_from(cta)} is {where}initialised at {loc}", Stated(lines=(loc,)))
 
 
 def _arrived(on: Barrier, cta: int | None) -> Iterator[Line]:

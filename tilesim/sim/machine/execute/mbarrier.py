@@ -20,10 +20,12 @@ from tilesim.arith.byte_set import ByteSet
 from tilesim.findings.finding import Deed, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
+from tilesim.sim.machine.barrier_names import barrier_name
 from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
@@ -40,6 +42,10 @@ from tilesim.sim.observers.phase_conditions import Credit
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.labels import Place
+
+
+#: bytes of a variable that may have been declared for mbarriers alone
+_OF_BARRIERS = 512
 
 
 def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
@@ -100,12 +106,30 @@ class Landing:
         self.warp.machine.changed()
 
 
+def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
+    """Calls an mbarrier that PTX initialises as the source does; one in a variable with more than
+    mbarriers, of which the source says no name, by the line that initialises it."""
+    place = loc.written
+    if barrier.live or barrier.made_at == place:
+        return
+    every = [b for b in warp.cta.mbarriers.values() if b is not barrier]
+    number = sum(b.made_at == place for b in every)
+    name = barrier_name(loc, number) or ""
+    by_source = bool(name) and all(b.name != name for b in every)
+    if not by_source:
+        shared = warp.machine.plan.allocations.size(barrier.address) > _OF_BARRIERS
+        name = f"mbarrier {number} of {loc.short}" if shared else ""
+    barrier.call_as_written(place, name, by_source=by_source)
+
+
 @executor(fx.InitsMbarrier)
 def _inits(c: Operands, op: Op, effect: fx.InitsMbarrier) -> Act:
     mbar, count = c.mbar(effect.mbar), c.expr(effect.count)
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
+        if op.loc.behind is not None:
+            _name(barrier, w, op.loc)
         for _ in range(w.lanes):
             barrier.start(uniform(count(w), w), Credit(w, op, 0, 0, w.tick))
         _touch(w, barrier, op)
