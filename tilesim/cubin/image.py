@@ -35,7 +35,7 @@ _FUNC = 2
 #: of the field ``other`` of a symbol: a kernel
 
 # attributes of functions
-_REQNTID, _MAXNTID, _KPARAM = 0x10, 0x05, 0x17
+_PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
@@ -82,7 +82,7 @@ class KernelParameter:
 class KernelInfo:
     """What ptxas has written down of a kernel; None is not said.
 
-    ``block`` is the size that is required
+    ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
     ``branch_targets``: of each ``BRX``, by its pc. ``shared``: bytes of static shared memory from
     address 0 of the window on: from sm_90 on the first 1024 are the system's.
@@ -90,6 +90,7 @@ class KernelInfo:
 
     name: str
     parameters: tuple[KernelParameter, ...]
+    parameters_at: int | None
     block: Triple | None
     most_threads: Triple | None
     cluster: Triple | None
@@ -299,6 +300,7 @@ class Image:
         return KernelInfo(
             name=name,
             parameters=tuple(one for _, one in sorted(parameters.items())),
+            parameters_at=_begin(found.get(_PARAM_CBANK)),
             block=_triple(found.get(_REQNTID)),
             most_threads=_triple(found.get(_MAXNTID)),
             cluster=_triple(found.get(_CLUSTER)),
@@ -331,6 +333,13 @@ class Image:
             return None
         lines = self.contents(section).decode("utf-8", "replace").split("\0")
         return "\n".join(lines)
+
+
+def _begin(one: _Attribute | None) -> int | None:
+    if one is None or len(one.data) < 8:
+        return None
+    begin: int = struct.unpack_from("<H", one.data, 4)[0]
+    return begin
 
 
 def _triple(one: _Attribute | None) -> Triple | None:
