@@ -25,7 +25,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.records import dataclass
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
-from tilesim.sim.machine.barrier_names import barrier_name
 from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import BarrierError, Side
@@ -112,6 +111,8 @@ def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
     place = loc.written
     if barrier.live or barrier.made_at == place:
         return
+    from tilesim.sim.machine.barrier_names import barrier_name  # what only PTX needs
+
     every = [b for b in warp.cta.mbarriers.values() if b is not barrier]
     number = sum(b.made_at == place for b in every)
     name = barrier_name(loc, number) or ""
