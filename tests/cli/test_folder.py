@@ -71,10 +71,36 @@ def test_a_folder_is_all_that_is_in_it_with_a_table_at_the_end(
     assert "c/other.json.gird: is not known here (did you mean grid?)" in result.stdout
 
 
-def test_several_processes_give_the_same_document(folder: str, tilesim_cli: Invoke) -> None:
-    options = ("check", folder, "--format", "json")
-    one, two = tilesim_cli(*options), tilesim_cli(*options, "--jobs", "2")
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_several_processes_give_the_same_document(
+    form: str, folder: str, write: Write, tilesim_cli: Invoke
+) -> None:
+    write("late.py", kernels.GOOD.replace("k.sync_threads()", "__import__('time').sleep(1)"))
+    options = ("check", "late.py", folder, "--format", form)
+    one, two = tilesim_cli(*options), tilesim_cli(*options, "-j", "2")
     assert (one.exit_code, one.stdout) == (two.exit_code, two.stdout)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--format", "jsonl"), ("--format", "jsonl", "-o", "lines"), ("--jsonl", "lines", "-j", "2")],
+)
+def test_each_kernel_has_a_line(options: tuple[str, ...], folder: str, tilesim_cli: Invoke) -> None:
+    whole = json.loads(tilesim_cli("check", folder, "--format", "json").stdout)["results"]
+    result = tilesim_cli("check", folder, *options)
+    text = Path("lines").read_text() if "lines" in options else result.stdout
+    lines = sorted(map(json.loads, text.splitlines()), key=lambda line: int(line.pop("number")))
+    assert (result.exit_code, lines) == (2, whole)
+
+
+def test_a_line_is_there_before_the_next_kernel_is_begun(
+    folder: str, write: Write, tilesim_cli: Invoke
+) -> None:
+    copying = "__import__('shutil').copy('lines', 'seen')"
+    write("look.py", kernels.GOOD.replace("k.sync_threads()", copying))
+    tilesim_cli("check", "c/hangs.ptx", "look.py", "--jsonl", "lines")
+    (seen,) = map(json.loads, Path("seen").read_text().splitlines())
+    assert (seen["kernel"], seen["verdict"]) == ("c/hangs.ptx::k", "failed")
 
 
 def test_without_mistakes_the_worst_verdict_decides(folder: str, tilesim_cli: Invoke) -> None:

@@ -24,9 +24,9 @@ dask_option: Decorator = click.option(
 
 
 def jobs_option(what: str) -> Decorator:
-    """``--jobs N``, processes that do ``what``."""
+    """``-j N``, ``--jobs N``, processes that do ``what``."""
     return click.option(
-        "--jobs", type=click.IntRange(1, MAX_JOBS), default=1, show_default=True,
+        "-j", "--jobs", type=click.IntRange(1, MAX_JOBS), default=1, show_default=True,
         help=f"Processes that {what}.",
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from tilesim.cli import completing
 from tilesim.cli.campaign import dask_option, jobs_option, workers
 from tilesim.cli.examine import Examination, Examine, Replay, read_witness
 from tilesim.cli.group import debugging
+from tilesim.cli.lines import writing_lines
 from tilesim.cli.options import (
     FILE,
     FOLDER,
@@ -70,13 +71,14 @@ def _file_option(name: str, text: str) -> Decorator:
     "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completing.targets
 )
 @click.option(
-    "--format", "output_format", type=click.Choice(["text", "json", *ci.FORMATS]), default="text",
-    show_default=True, help="How to report.",
+    "--format", "output_format", type=click.Choice(["text", "json", "jsonl", *ci.FORMATS]),
+    default="text", show_default=True, help="How to report.",
 )  # fmt: skip
 @output_option
 @_file_option("html", "Also write a page with diagrams and timelines to a file.")
 @_file_option("sarif", "Also write SARIF to a file.")
 @_file_option("junit", "Also write JUnit XML to a file.")
+@_file_option("jsonl", "Also write a line of JSON to a file as each kernel is done.")
 @strict_option
 @deny_option
 @schedules_option
@@ -144,6 +146,7 @@ def command(
     html: Path | None,
     sarif: Path | None,
     junit: Path | None,
+    jsonl: Path | None,
     accept: Accept,
     given: Given,
     skip_empty: bool,
@@ -197,13 +200,15 @@ def command(
             gap = "\n" if next(shown) else ""
             click.echo(gap + text_report.result_text(result, style), nl=False, color=style.colour)
 
-    session = Session(
-        targets, given, alone, among, progress, show,
-        None if resume is None else Unfinished(resume), keeping, skip_empty, python,
-        debugging(ctx), opener, at_once, spread=dask is not None, deny=deny,
-    )  # fmt: skip
-    session.check_all()
-    session.progress.clear()
+    places = [*([] if jsonl is None else [jsonl]), *([output] if output_format == "jsonl" else [])]
+    with writing_lines(*places) as add_line:
+        session = Session(
+            targets, given, alone, among, progress, show, add_line,
+            None if resume is None else Unfinished(resume), keeping, skip_empty, python,
+            debugging(ctx), opener, at_once, spread=dask is not None, deny=deny,
+        )  # fmt: skip
+        session.check_all()
+        session.progress.clear()
     if given.kernels and not session.results and session.interrupted_at is None:
         raise UsageError(f"no target has a kernel {', '.join(given.kernels)}")
     results = session.results
@@ -298,6 +303,8 @@ def _report(
     stream: bool,
     style: Style,
 ) -> None:
+    if output_format == "jsonl":
+        return  # each line is written already
     if output_format == "json":
         interrupted = None
         if session.interrupted_at is not None:

@@ -330,12 +330,14 @@ class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self._show = not quiet and sys.stderr.isatty()
         self._start = monotonic()
+        #: what each line begins with
+        self.before = ""
 
     def show(self, text: str) -> None:
         """Replaces the line."""
         if self._show:
             width = get_terminal_size().columns - 1
-            click.echo(f"\r\x1b[K{printable(text, '')[:width]}", err=True, nl=False)
+            click.echo(f"\r\x1b[K{printable(self.before + text, '')[:width]}", err=True, nl=False)
 
     def share(self, done: int, total: int) -> str:
         """``12 of 100 (12 %, 4 min left)``: how long the rest takes if it goes on like this."""

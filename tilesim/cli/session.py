@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
@@ -78,8 +78,8 @@ class Session:
 
     ``alone`` checks a kernel in this process, which may spread what one kernel takes; ``among`` one
     of several. ``spread``: also a single kernel is sent away. A bad target does not hide the
-    others; an interrupt stops. ``on_result`` gets results as they come, `results` has them in the
-    order of the command line.
+    others; an interrupt stops. ``on_done`` gets each result at once; ``on_result`` in the order of
+    the command line, which is that of `results`, as soon as those before it are known.
     """
 
     texts: tuple[str, ...]
@@ -88,6 +88,7 @@ class Session:
     among: Examine
     progress: Progress
     on_result: Callable[[Result], None]
+    on_done: Callable[[Done], None]
     unfinished: Unfinished | None = None
     #: how the kernels are checked of which reports are kept there; None: none are
     keeping: Examination | None = None
@@ -105,6 +106,8 @@ class Session:
     stopped: str = ""
     _here: bool = True
     _done: dict[int, Result] = field(default_factory=dict)
+    #: results for which earlier ones are not known yet
+    _held: set[int] = field(default_factory=set)
     _todo: list[str] = field(default_factory=list)
     _waiting: list[tuple[int, Target]] = field(default_factory=list)
     _current: dict[int, str] = field(default_factory=dict)
@@ -125,6 +128,12 @@ class Session:
     def check_all(self) -> None:
         """Checks everything, until the user interrupts or no worker is left."""
         withheld()  # what others in this process asked for before is not this session's
+        try:
+            self._check_all()
+        finally:
+            self._show(self._held)
+
+    def _check_all(self) -> None:
         try:
             self._load()
             finished = work(
@@ -171,7 +180,7 @@ class Session:
             known = self._known(target)
             if known is not None and self._is_all(number, target, known):
                 continue
-            self.progress.show(self._doing(target.id))
+            self._say_doing(target.id)
             yield Task(
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,
@@ -205,11 +214,12 @@ class Session:
         several = len(self._todo) + self._next > 1 and bool(self.given.kernels)
         return self.skip_empty or self.python or several
 
-    def _doing(self, name: str) -> str:
-        if self._here:
-            return f"checking {name}"
-        done = f"{len(self._done)} of {self.kernels} kernels"
-        return f"checked {done}{counted(self._done.values())}; checking {name}"
+    def _say_doing(self, name: str) -> None:
+        known = self.kernels + len(self._todo)
+        if known > 1:
+            share = self.progress.share(len(self._done), known)
+            self.progress.before = f"checked {share}{counted(self._done.values())}; "
+        self.progress.show(f"checking {name}")
 
     def _number(self) -> int:
         self._next += 1
@@ -220,6 +230,7 @@ class Session:
         text = self._todo.pop(0)
         number = self._number()
         self._current[number] = text
+        self.progress.show(f"reading {text}")
         failed: Result | None = None
         try:
             self._waiting += [(self._number(), target) for target in load(text, self.given)]
@@ -245,13 +256,22 @@ class Session:
             result = replace(result, denied=denied(result.report.leanings, self.deny))
         self._current.pop(done.number, None)
         self._done[done.number] = result
+        self._held.add(done.number)
         self.progress.clear()
-        self.on_result(result)
+        self.on_done(Done(done.number, done.name, result))
+        before = min([*self._current, *(number for number, _ in self._waiting[:1])], default=None)
+        self._show(n for n in self._held if before is None or n < before)
         if isinstance(result, Checked) and INTERRUPTED_REASON in result.report.reasons:
             self.interrupted_at = done.name
             raise KeyboardInterrupt
         if self._current:
-            self.progress.show(self._doing(self._current[min(self._current)]))
+            self._say_doing(self._current[min(self._current)])
+
+    def _show(self, numbers: Iterable[int]) -> None:
+        """Shows results that were held, in order."""
+        for number in sorted(numbers):
+            self._held.remove(number)
+            self.on_result(self._done[number])
 
     @staticmethod
     def _keep(unfinished: Unfinished, name: str, result: Checked) -> Checked:

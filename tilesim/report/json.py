@@ -30,6 +30,11 @@ def render(results: Iterable[Result], interrupted: dict[str, Any] | None = None)
     return json.dumps(document, indent=2) + "\n"
 
 
+def line(result: Result, number: int) -> str:
+    """A line of ``--format jsonl``: the entry of a result, with its place among all of them."""
+    return json.dumps({"number": number, **result_json(result)}) + "\n"
+
+
 def result_json(result: Result) -> dict[str, Any]:
     """One entry of ``results``; every entry has the same keys."""
     entry: dict[str, Any] = {
