@@ -76,6 +76,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("watch", "--dump-dir", "text", "--", "ls"): "Directory 'text' is a file",
     ("watch", "--", "./train"): "./train cannot be run: there is no such program",
     ("explain", "nonsense"): "there is no rule 'nonsense'",
+    ("lsp", "--suggest", "soon"): "'soon' is not a time like 60s or 5m",
     ("mcp", "--time-limit", "soon"): "'soon' is not a time like 60s or 5m",
     ("demo", "more"): "got unexpected extra argument (more)",
     ("recheck", "gone.json"): "cannot read gone.json: No such file or directory",

@@ -14,7 +14,7 @@ from .module_graph import circle, graph, imports, modules
 #: from the top down: a package imports those in lower rows, and in its own row those right of its
 #: ``>``; between ``|`` nothing is imported. The longest name that a module begins with counts
 ROWS = """
-__main__ kernels.__main__ > cli > mcp
+__main__ kernels.__main__ > cli > lsp > mcp
 strategies > kernels fuzz
 triton tilelang tilus cute > recording > report capture
 gpu > conform > autopsy | predict | export
@@ -102,6 +102,7 @@ cli.emit: .gpu.emit .ir.text
 cli.export: .export
 cli.show: .transforms.lower .ir.text .ir.text.mir
 # an extra
+cli.lsp: .lsp.server
 cli.mcp: .mcp.server
 parallel: distributed
 # building kernels needs no NumPy

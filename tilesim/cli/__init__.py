@@ -27,6 +27,7 @@ COMMANDS = {
     "watch": "tilesim.cli.watch",
     "explain": "tilesim.cli.explain",
     "mcp": "tilesim.cli.mcp",
+    "lsp": "tilesim.cli.lsp",
     "demo": "tilesim.cli.demo",
     "doctor": "tilesim.cli.doctor",
 }

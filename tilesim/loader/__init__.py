@@ -27,8 +27,8 @@ from tilesim.records import dataclass, field
 from tilesim.wording import did_you_mean
 
 __all__ = [
-    "STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one",
-    "runs_only_tilesim",
+    "STDIN", "Given", "Target", "files", "imports_tilesim", "is_code", "is_ptx", "load",
+    "load_one", "runs_only_tilesim",
 ]  # fmt: skip
 
 _SUFFIXES = (".py", TILE, MIR, PTX)
@@ -93,9 +93,14 @@ def _uses_tilesim(path: Path, folder: str) -> bool:
     if any(part.startswith(".") or part in _INSTALLED for part in parts):
         return False
     try:
-        return _IMPORTS.search(read_file(path)) is not None
+        return imports_tilesim(read_file(path))
     except TargetError:
         return False
+
+
+def imports_tilesim(source: str) -> bool:
+    """Whether a Python text says that it imports what kernels are made with; nothing is run."""
+    return _IMPORTS.search(source) is not None
 
 
 def is_code(text: str) -> bool:

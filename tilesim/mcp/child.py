@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 #: a command that has been asked to stop reports what it has found; this is how long that may take
@@ -36,8 +37,12 @@ class Children:
         self._free = asyncio.Semaphore(at_once)
         self._groups: set[int] = set()
 
-    async def run(self, arguments: Sequence[str], seconds: float) -> dict[str, Any]:
-        """The document that ``tilesim ARGUMENTS`` prints.
+    async def run(
+        self, arguments: Sequence[str], seconds: float, *, module: str = "tilesim",
+        folder: Path | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The document that ``tilesim ARGUMENTS`` prints, or another ``module`` that is run; in
+        ``folder``, of which no module is imported in place of an installed one (``-P``).
 
         After ``seconds`` it is interrupted, and killed if it has not ended `GRACE` seconds later:
         it, and all that it has started.
@@ -47,9 +52,9 @@ class Children:
         """
         async with self._free:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tilesim", *arguments, start_new_session=True,
+                sys.executable, "-P", "-m", module, *arguments, start_new_session=True,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE, cwd=folder,
             )  # fmt: skip
             self._groups.add(process.pid)
             try:

@@ -88,7 +88,7 @@ def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> dict[str
         "name": leaning.name,
         "kind": leaning.kind,
         "text": leaning.text,
-        "locations": [_loc(loc) for loc in leaning.locs],
+        "locations": [loc_json(loc) for loc in leaning.locs],
         "denied": leaning in denied,
     }
 
@@ -100,7 +100,7 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
         "message": finding.message,
         "cause": finding.cause,
         "culprits": [_participant(p) for p in finding.culprits],
-        "locations": [_loc(loc) for loc in _places(finding)],
+        "locations": [loc_json(loc) for loc in _places(finding)],
         "participants": [_participant(p) for p in finding.participants],
         "notes": list(finding.notes),
         "fix": finding.fix,
@@ -123,9 +123,9 @@ def for_all_json(claim: Claim) -> dict[str, Any]:
     return {
         "wanted": claim.wanted,
         "proved": claim.proved,
-        "obstacle": None if why is None else {"what": why.what, **_loc(why.loc)},
+        "obstacle": None if why is None else {"what": why.what, **loc_json(why.loc)},
         "limit": None if claim.limit is None else {
-            "last": claim.limit[0], "what": claim.limit[1].what, **_loc(claim.limit[1].loc),
+            "last": claim.limit[0], "what": claim.limit[1].what, **loc_json(claim.limit[1].loc),
         },
         "refused": list(claim.refused),
         "at": claim.at,
@@ -147,7 +147,7 @@ def repairs_json(repairs: Repairs) -> dict[str, Any]:
                 "verdict": repair.verdict,
                 "changes": [
                     {
-                        **_loc(c.loc),
+                        **loc_json(c.loc),
                         "before": list(c.before),
                         "after": list(c.after),
                         "patch": None if c.patch is None else asdict(c.patch),
@@ -164,7 +164,7 @@ def _participant(p: Participant) -> dict[str, Any]:
     iterations = zip(p.iterations, names_of(p.iterations), strict=True)
     return {
         "role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action,
-        "instruction": p.instruction, **_loc(p.loc),
+        "instruction": p.instruction, **loc_json(p.loc),
         "iterations": [_iteration(*one) for one in iterations],
     }  # fmt: skip
 
@@ -173,7 +173,7 @@ def _iteration(iteration: Iteration, name: str) -> dict[str, Any]:
     """The turn of a loop: its number, counted from 1, and what the loop's variable was."""
     variable = name if iteration.variable else None
     return {
-        **_loc(iteration.loc),
+        **loc_json(iteration.loc),
         "number": iteration.number,
         "variable": variable,
         "value": iteration.value,
@@ -181,10 +181,10 @@ def _iteration(iteration: Iteration, name: str) -> dict[str, Any]:
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:
-    return {"rule": d.rule, "message": d.message, "locations": [_loc(d.loc)], "fix": d.fix}
+    return {"rule": d.rule, "message": d.message, "locations": [loc_json(d.loc)], "fix": d.fix}
 
 
-def _loc(loc: Loc) -> dict[str, Any]:
+def loc_json(loc: Loc) -> dict[str, Any]:
     """``behind`` is there if PTX was read: its line, or that of an inlined function before it."""
     place: dict[str, Any] = {"file": loc.file, "line": loc.line}
-    return place if loc.behind is None else {**place, "behind": _loc(loc.behind)}
+    return place if loc.behind is None else {**place, "behind": loc_json(loc.behind)}

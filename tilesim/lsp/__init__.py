@@ -1,0 +1,1 @@
+"""A server of the Language Server Protocol: findings, waits and repairs in an editor."""
