@@ -92,6 +92,34 @@ def test_the_template_says_what_is_missing(tmp_path: Path) -> None:
         assert json.loads(run("launch-template", path)[1])["cluster"] == cluster
 
 
+@pytest.mark.parametrize(
+    ("step", "cluster"),
+    [
+        ("mov.u32 %r2, %cluster_ctarank;", ["FILL_IN"]),
+        ("mov.u32 %r2, %clusterid.x;", ["FILL_IN"]),
+        ("mapa.shared::cluster.u32 %r2, %r1, 0;", ["FILL_IN"]),
+        ("barrier.cluster.arrive.aligned;", ["FILL_IN"]),
+        ("ld.shared::cluster.u32 %r2, [%r1];", ["FILL_IN"]),
+        ("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];", ["FILL_IN"]),
+        ("fence.acq_rel.cluster;", [1, 1, 1]),
+        ("mov.u32 %r2, %ctaid.x;", [1, 1, 1]),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, "
+         "[%r2];", [1, 1, 1]),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+         "[%r1], [%rd1], 16, [%r2], %rs1;", ["FILL_IN"]),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_to_be_filled_in_where_the_ptx_uses_one(
+    step: str, cluster: list[object], tmp_path: Path
+) -> None:
+    path = files(tmp_path, step)
+    assert json.loads(run("launch-template", path)[1])["cluster"] == cluster
+    entry, body = Path(path).read_text().split(".visible", 1)
+    called = f".func f()\n{{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b16 %rs<9>;\n{step}\n}}\n"
+    Path(path).write_text(f"{entry}{called}.visible{body.replace(step, 'call f;')}")
+    assert json.loads(run("launch-template", path)[1])["cluster"] == cluster
+
+
 def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
     right = files(tmp_path, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
     code, text = run("run", right)

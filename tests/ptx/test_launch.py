@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesim.capture.maps import map_of_tiled
-from tilesim.ptx.description import SCHEMA, dumps, loads, read, to_json
+from tilesim.ptx.description import SCHEMA, dumps, loads, loads_all, read, to_json
 from tilesim.ptx.launch import Address, Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
 from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import address, decode, encode
@@ -42,6 +43,42 @@ DOCUMENT: dict[str, Any] = {
             {"offset_in_struct": 8, "kind": "pointer", "name": "a"}]},
     ],
 }  # fmt: skip
+
+
+MISSING = "launch.json: missing or to be filled in: "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"params": [{"kind": "scalar"}, {}, {"kind": "struct", "fields": [{"kind": "map"}]}]}',
+         f"{MISSING}entry, grid, params[0].type, params[1].kind, params[2].size, "
+         "params[2].fields[0].offset_in_struct, params[2].fields[0].type, "
+         "params[2].fields[0].shape, params[2].fields[0].strides"),
+        ('{"entry": "k", "grid": ["FILL_IN"], "block": [32], "dynamic_shared": "FILL_IN", '
+         '"params": [{"kind": "FILL_IN: pointer or scalar", "name": "a"}]}',
+         f"{MISSING}grid[0], dynamic_shared, params[0].kind"),
+        ('{"entry": "k", "grid": ["FILL_IN"]}',
+         "launch.json.grid[0]: is to be filled in, 'FILL_IN' stands for it"),
+        ('{"entry": "k", "grid": [' + "null," * 30 + "1]}", "expected 1 to 3 numbers, found 31"),
+        ('{"entry": "k", "grid": [1], "params": [' + "{}," * 30 + "{}]}",
+         "params[19].kind and 11 others"),
+        ('{"entry": "k", "grid": [1], "grid": [2]}',
+         "launch.json: 'grid' is given twice in one object"),
+        ('{"entry": "k", "grid": [1], "params": [{"name": "a", "kind": "pointer", "name": "b"}]}',
+         "launch.json: 'name' is given twice in one object"),
+    ],
+)  # fmt: skip
+def test_all_that_is_missing_is_said_at_once_and_nothing_is_given_twice(
+    text: str, message: str
+) -> None:
+    with pytest.raises(LaunchError, match=re.escape(message)):
+        loads(text)
+
+
+def test_what_is_missing_in_several_launches_is_said_at_once() -> None:
+    with pytest.raises(LaunchError, match=re.escape(f"{MISSING}[0].grid, [1].entry")):
+        loads_all('[{"entry": "k"}, {"grid": [1]}]')
 
 
 def test_a_description_is_read() -> None:

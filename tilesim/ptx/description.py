@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar, get_args
 
 from tilesim.arith.floats import FLOATS
@@ -42,6 +44,10 @@ T = TypeVar("T")
 Schema = dict[str, Any]
 
 SCHEMA = "tilesim.launch/1"
+#: what a template has where something is to be filled in
+MISSING = "FILL_IN"
+#: paths of missing fields that are named
+_NAMED = 20
 #: entries of a list, characters of a text
 _MOST = 1 << 20
 _LARGEST = 1 << 48
@@ -73,8 +79,44 @@ class _Form:
     write: Callable[[Any], Any] = _unchanged
 
 
+class _Missing(LaunchError):
+    """Fields that are missing or to be filled in, by path, and what is to be said of one of them
+    alone."""
+
+    def __init__(self, paths: tuple[str, ...], what: str = "is missing") -> None:
+        super().__init__(f"{paths[0]}: {what}")
+        self.paths = paths
+
+
 def _fail(path: str, what: str) -> NoReturn:
     raise LaunchError(f"{path}: {what}")
+
+
+def _each(reads: Iterable[tuple[_Form, Any, str]]) -> list[Any]:
+    """What forms read of values at paths.
+
+    Raises:
+        _Missing: all that is missing in any of them.
+        LaunchError: the first that is wrong, if nothing is missing before it.
+    """
+    found, alone = [], None
+    missing: list[str] = []
+    for form, value, path in reads:
+        try:
+            found.append(_one(form, value, path))
+        except _Missing as error:
+            missing += error.paths
+            alone = alone or error
+    if alone is not None:
+        raise alone if len(missing) == 1 else _Missing(tuple(missing))
+    return found
+
+
+def _one(form: _Form, value: Any, path: str) -> Any:
+    """What a form reads of a value that may still be to be filled in, as a template has it."""
+    if isinstance(value, str) and value.partition(":")[0] == MISSING:
+        raise _Missing((path,), f"is to be filled in, {value!r} stands for it")
+    return form.read(value, path)
 
 
 def _shown(value: object) -> str:
@@ -85,7 +127,7 @@ def _shown(value: object) -> str:
 
 def _text(value: Any, path: str) -> str:
     if value is None:
-        _fail(path, "is missing")
+        raise _Missing((path,))
     if not isinstance(value, str) or len(value) > _MOST:
         _fail(path, f"expected a text, found {_shown(value)}")
     return value
@@ -120,7 +162,7 @@ _NUMBER = _Form({"type": ["number", "boolean", "null"]}, _number)
 def _integer(low: int = 0, high: int = _LARGEST) -> _Form:
     def read(value: Any, path: str) -> int:
         if value is None:
-            _fail(path, "is missing")
+            raise _Missing((path,))
         if type(value) is not int:
             _fail(path, f"expected an integer, found {_shown(value)}")
         if not low <= value <= high:
@@ -135,8 +177,10 @@ def _choice(allowed: tuple[T, ...]) -> _Form:
         for one in allowed:
             if type(one) is type(value) and one == value:
                 return one
-        what = "is missing:" if value is None else f"{_shown(value)} is not one of"
-        _fail(path, f"{what} {', '.join(map(str, allowed))}")
+        choices = ", ".join(map(str, allowed))
+        if value is None:
+            raise _Missing((path,), f"is missing: {choices}")
+        _fail(path, f"{_shown(value)} is not one of {choices}")
 
     return _Form({"enum": list(allowed)}, read)
 
@@ -149,11 +193,14 @@ def _list(item: _Form, least: int = 0, most: int = _MOST, of_what: str = "") -> 
     schema: Schema = {"type": "array", "items": item.schema, "minItems": least}
 
     def read(value: Any, path: str) -> tuple[Any, ...]:
+        what = f"expected a list{of_what}, found {_shown(value)}"
+        if value is None:
+            raise _Missing((path,), what)
         if not isinstance(value, list):
-            _fail(path, f"expected a list{of_what}, found {_shown(value)}")
+            _fail(path, what)
         if not least <= len(value) <= most:
             _fail(path, f"expected {least} to {most} numbers, found {len(value)}")
-        return tuple(item.read(one, f"{path}[{i}]") for i, one in enumerate(value))
+        return tuple(_each((item, one, f"{path}[{i}]") for i, one in enumerate(value)))
 
     def write(values: tuple[Any, ...]) -> list[Any]:
         return [*map(item.write, values)]
@@ -201,14 +248,11 @@ def _object(cls: type, *entries: _Entry, rule: _Rule = lambda made, _: made) -> 
             if key not in known:
                 hint = did_you_mean(str(key), known)
                 _fail(f"{path}.{key}", f"is not known here{hint}; there are {', '.join(known)}")
-        made: dict[str, Any] = {}
-        for entry in entries:
-            member = members.get(entry.key)
-            missing = member is None and entry.default is not _REQUIRED
-            found = entry.default if missing else entry.form.read(member, f"{path}.{entry.key}")
-            if entry.key in own:
-                made[entry.key] = found
-        return rule(cls(**made), path)
+        given = [e for e in entries if members.get(e.key) is not None or e.default is _REQUIRED]
+        found = _each((e.form, members.get(e.key), f"{path}.{e.key}") for e in given)
+        made = {entry.key: entry.default for entry in entries}
+        made |= {entry.key: one for entry, one in zip(given, found, strict=True)}
+        return rule(cls(**{key: one for key, one in made.items() if key in own}), path)
 
     def write(made: Any) -> dict[str, Any]:
         held = [(entry, getattr(made, entry.key, _CONSTANT)) for entry in entries]
@@ -403,7 +447,7 @@ def _parameter(forms: Mapping[type, _Form]) -> _Form:
 
     def read(value: Any, path: str) -> Parameter:
         members = _members(value, path)
-        form = named[kind.read(members.get("kind"), f"{path}.kind")]
+        form = named[_one(kind, members.get("kind"), f"{path}.kind")]
         found: Parameter = (_ENCODED if members.get("raw") else form).read(members, path)
         return found
 
@@ -417,8 +461,8 @@ def _field(inner: _Form, at: str = "offset_in_struct") -> _Form:
 
     def read(value: Any, path: str) -> Field:
         members = {**_members(value, path)}
-        place = offset.read(members.pop(at, None), f"{path}.{at}")
-        return Field(place, inner.read(members, path))
+        place = members.pop(at, None)
+        return Field(*_each([(offset, place, f"{path}.{at}"), (inner, members, path)]))
 
     every = [
         s | {"required": [*s["required"], at], "properties": s["properties"] | {at: offset.schema}}
@@ -454,6 +498,7 @@ _LAUNCH = _object(
     _Entry("buffers", _list(_BUFFER), ()), _Entry("variables", _by_name(_CONTENTS), ()),
     rule=_launch,
 )  # fmt: skip
+_LIST = _list(_LAUNCH)
 JSON_SCHEMA: Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "The launch of a PTX kernel, or a list of launches, for tilesim",
@@ -482,24 +527,48 @@ def loads_all(text: str, file: str = "launch.json") -> tuple[Launch, ...]:
         return (read(document, file),)
     if not document:
         raise LaunchError(f"{file}: the list has no description")
-    return tuple(read(one, f"{file}[{i}]") for i, one in enumerate(document))
+    return tuple(_whole(_LIST, document, file))
 
 
 def _parsed(text: str, file: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=partial(_members_once, file))
     except json.JSONDecodeError as error:
         raise LaunchError(f"{file}: this is no JSON: {error}") from error
     except RecursionError as error:
         raise LaunchError(f"{file}: lists and objects are nested too deeply") from error
+    except LaunchError:
+        raise
     except ValueError as error:  # Python's, of integers that are too long to be converted
         raise LaunchError(f"{file}: a number has thousands of digits") from error
 
 
 def read(document: object, file: str = "launch.json") -> Launch:
     """The launch that a decoded JSON document describes; raises like `loads`."""
-    found: Launch = _LAUNCH.read(document, file)
+    found: Launch = _whole(_LAUNCH, document, file)
     return found
+
+
+def _whole(form: _Form, document: object, file: str) -> Any:
+    """What a form reads of a document; all that is missing in it is one error."""
+    try:
+        return form.read(document, file)
+    except _Missing as error:
+        paths = [path.removeprefix(file).removeprefix(".") for path in error.paths]
+        if len(paths) == 1:
+            raise
+        more = f" and {len(paths) - _NAMED} others" if len(paths) > _NAMED else ""
+        names = ", ".join(paths[:_NAMED])
+        raise LaunchError(f"{file}: missing or to be filled in: {names}{more}") from None
+
+
+def _members_once(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, in which a key stands once: of two values one would be passed over."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise LaunchError(f"{file}: {_shown(twice)} is given twice in one object")
+    return members
 
 
 def to_json(launch: Launch) -> dict[str, Any]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilesim.ptx.description import SCHEMA, as_text
-from tilesim.ptx.syntax import Function, Module, Variable
+from tilesim.ptx.description import MISSING, SCHEMA, as_text
+from tilesim.ptx.syntax import Function, Instruction, Module, Name, Variable
 
-MISSING = "FILL_IN"
 #: bytes of a tensor map
 _MAP = 128
+#: what only a CTA does that is one of several of a cluster, or may be. Copies through tensor maps
+#: name ``shared::cluster`` and scopes ``cluster`` in kernels without clusters, too.
+_OPCODES = re.compile(
+    r"mapa|getctarank|barrier\.cluster|(st|red)\.async|.*multicast::cluster|.*cta_group::2"
+    r"|(ld|st|atom|red|mbarrier)\b.*shared::cluster"
+)
+_REGISTERS = re.compile(r"%(cluster_|clusterid|nclusterid|is_explicit_cluster)")
 
 
 def template(module: Module, entries: Sequence[Function], *, registers: int | None = None) -> str:
@@ -18,13 +25,25 @@ def template(module: Module, entries: Sequence[Function], *, registers: int | No
     a value has to be filled in. ``registers``: the most per thread that ptxas was told, where the
     PTX does not say."""
     open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
-    found = [_description(entry, MISSING if open_ else 0, registers) for entry in entries]
+    bodies = [f.body for f in module.functions if not f.entry and f.body is not None]
+    called = any(map(_is_of_cluster, (step for body in bodies for step in body.code)))
+    found = [_description(entry, MISSING if open_ else 0, registers, called) for entry in entries]
     return as_text(found[0] if len(found) == 1 else found)
 
 
-def _description(entry: Function, dynamic_shared: object, registers: int | None) -> dict[str, Any]:
+def _is_of_cluster(step: Instruction) -> bool:
+    names = (o.text for o in step.operands if isinstance(o, Name))
+    return bool(_OPCODES.match(step.opcode)) or any(map(_REGISTERS.match, names))
+
+
+def _description(
+    entry: Function, dynamic_shared: object, registers: int | None, called: bool
+) -> dict[str, Any]:
+    """``called``: functions of the module do what only CTAs of a cluster do."""
     says = entry.directives
-    cluster = (MISSING,) if "explicitcluster" in says else (1, 1, 1)
+    code = () if entry.body is None else entry.body.code
+    is_open = called or "explicitcluster" in says or any(map(_is_of_cluster, code))
+    cluster = (MISSING,) if is_open else (1, 1, 1)
     document: dict[str, Any] = {
         "schema": SCHEMA, "entry": entry.name, "grid": [MISSING],
         "block": list(says.get("reqntid", (MISSING,))),
