@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.regions import replaced
 from tests.ir.module_graph import modules
 from tests.kernel.test_contract import (
     DEFINITIONS,
@@ -26,8 +27,6 @@ from tests.verdicts.tables import summary
 from tilesim.proof.check import table
 
 PAGE = Path(__file__).with_name("trust.md")
-#: between these, the page is generated
-BEGIN, END = "<!-- generated: {} -->\n", "<!-- end: {} -->\n"
 #: the corpora of the gallery
 GALLERY = ("gallery", "bugs")
 #: what the kernel consists of, by its modules; all others are needed for any launch
@@ -43,10 +42,7 @@ _KERNEL, _OPS, _ARITH = "tilesim.proof.", "tilesim.ir.ops.", "tilesim.arith."
 def page(text: str) -> str:
     """The page with its tables as they are now."""
     for name, rows in (("trusted", trusted()), ("rules", rules()), ("covered", covered())):
-        begin, end = BEGIN.format(name), END.format(name)
-        head, _, rest = text.partition(begin)
-        _, _, tail = rest.partition(end)
-        text = f"{head}{begin}{rows}{end}{tail}"
+        text = replaced(text, name, rows)
     return text
 
 
