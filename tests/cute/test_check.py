@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,21 @@ def launch(**mistake: Any) -> None:
     kernels.Doubled(**mistake)(*given)
 
 
+def through_ffi(shapes: str) -> None:
+    """The same, compiled with TVM FFI for tensors, or for what they will be, and called with
+    tensors of torch."""
+    a, b = (torch.empty(256, 128, dtype=torch.float16) for _ in range(2))
+    if shapes == "of tensors":
+        given = [
+            cutlass.runtime.from_dlpack(t, assumed_align=16, enable_tvm_ffi=True) for t in (a, b)
+        ]
+    else:
+        half = importlib.import_module("cutlass").Float16
+        make = cutlass.runtime.make_fake_compact_tensor
+        given = [make(half, (256, 128), stride_order=(1, 0), assumed_align=16) for _ in range(2)]
+    cutlass.compile(kernels.Doubled(), *given, options="--enable-tvm-ffi")(a, b)
+
+
 def lines(report: Report) -> set[str]:
     """The lines of the participants of the first finding."""
     return {SOURCE[p.loc.line - 1].strip() for p in report.findings[0].participants}
@@ -44,6 +61,14 @@ def test_a_launch_has_what_the_host_code_would_pass() -> None:
     assert isinstance(b, Struct)
     assert isinstance(b.fields[0].value, Pointer)
     assert b.fields[0].value.bytes == 256 * 128 * 2
+
+
+@pytest.mark.parametrize("shapes", ["of tensors", "that are said"])
+def test_functions_with_tvm_ffi_launch_the_same(shapes: str) -> None:
+    pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    (plain,), (found,) = tc.record(launch), tc.record(through_ffi, shapes)
+    assert replace(found.launch, entry="") == replace(plain.launch, entry="")
+    assert tc.check(through_ffi, shapes).verdict == "proved"
 
 
 def test_a_kernel_with_tensor_maps_is_proved() -> None:

@@ -105,6 +105,8 @@ cli.show: .transforms.lower .ir.text .ir.text.mir
 cli.lsp: .lsp.server
 cli.mcp: .mcp.server
 parallel: distributed
+# CuTe DSL need not have TVM FFI
+cute.driver: tvm_ffi cutlass.cutlass_dsl
 # building kernels needs no NumPy
 ir.ops.hints: numpy
 ir.ops.matrix: numpy

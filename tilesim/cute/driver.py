@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,7 @@ from cutlass.utils import HardwareInfo
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tilesim.capture.memory import DEVICE, Allocation, Memory
-from tilesim.cute.runtime import Call, Runtime
+from tilesim.cute.runtime import Call, Runtime, unpacked
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Parameter, Pointer
 from tilesim.ptx.parameters import Described
@@ -195,6 +196,7 @@ def recording(
         UsageError: a kernel was compiled before.
     """
     recorder = _Recorder(Distinct(record))
+    through_ffi = _through_ffi(recorder.tensor) if find_spec("tvm_ffi") is not None else ()
     settings, ctas = CuTeDSL._get_dsl().envar, MULTIPROCESSORS[target]
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -217,12 +219,48 @@ def recording(
             (testing, "benchmark", _once),
             (cutlass.testing, "benchmark", _once),
             (_RUNTIME, "launched", recorder.launch),
+            *through_ffi,
         ):  # fmt: skip
             stack.enter_context(patch.object(owner, name, ours))
         yield
     failed, _RUNTIME.failed = _RUNTIME.failed, None
     if failed is not None:
         raise failed
+
+
+def _through_ffi(given: Callable[[Any], Any]) -> Iterator[tuple[Any, str, Any]]:
+    """What is put in the place of what, for functions that are compiled with TVM FFI: these link
+    their host code once more, and take tensors of torch as they are."""
+    import tvm_ffi
+    from cutlass.cutlass_dsl import tvm_ffi_provider as provider
+
+    def linked(function: Any) -> Any:
+        if function.engine is None:
+            return None
+        called = unpacked(function.engine.raw_lookup(f"__tvm_ffi_{function.function_name}"))
+        place = ctypes.cast(called, ctypes.c_void_p).value
+        return tvm_ffi.Function.__from_extern_c__(
+            place, keep_alive_object=(function.engine, called)
+        )
+
+    def handed(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return type(value)(map(handed, value))
+        is_tensor = hasattr(value, "untyped_storage")
+        return tvm_ffi.from_dlpack(given(value)) if is_tensor else value
+
+    def calling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def ours(function: Any, *args: Any, **options: Any) -> Any:
+            named = {name: handed(value) for name, value in options.items()}
+            return call(function, *map(handed, args), **named)
+
+        return ours
+
+    yield provider.TVMFFIJitCompiledFunctionBase, "_create_tvm_ffi_function", linked
+    for kind in (
+        provider.TVMFFIJitCompiledFunction, provider.TVMFFIJitCompiledFunctionWithKwargs,
+    ):  # fmt: skip
+        yield kind, "__call__", calling(kind.__call__)
 
 
 def _once(

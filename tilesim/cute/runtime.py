@@ -12,6 +12,9 @@ from tilesim.records import dataclass
 #: most arguments of a function of the runtime
 _ARGUMENTS = 10
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * _ARGUMENTS)
+_FFI = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
+)
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _LIBRARY = 1
 #: ``cudaDevAttrMaxSharedMemoryPerBlockOptin`` and its value
@@ -36,6 +39,24 @@ class _Configuration(ctypes.Structure):
         ("shared", ctypes.c_size_t), ("stream", ctypes.c_void_p),
         ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint32),
     )  # fmt: skip
+
+
+def unpacked(place: int) -> Any:
+    """A function of TVM FFI: ``f(handle, arguments, count, result)``, of which there is a form at
+    an address that takes the addresses of these and of what it returns."""
+    packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(place)
+
+    def call(handle: int | None, arguments: int | None, number: int, result: int | None) -> int:
+        code = ctypes.c_int32(0)
+        given = (
+            ctypes.c_void_p(handle), ctypes.c_void_p(arguments), ctypes.c_int32(number),
+            ctypes.c_void_p(result), code,
+        )  # fmt: skip
+        addresses = (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given))
+        packed(ctypes.addressof(addresses))
+        return code.value
+
+    return _FFI(call)
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,7 @@ class Runtime:
             "_cudaGetDevice": lambda device, *_: _write32(device, 0),
             "_cudaGetDeviceCount": lambda count, *_: _write32(count, 1),
             "_cudaLaunchKernelEx": self._launch,
+            "cuda_dialect_init_library_once": _init_once,
             **{name: lambda *_: _SUCCESS for name in _NOTHING},
             **{name: lambda *_: _NOT_SUPPORTED for name in _OTHERS},
         }
@@ -107,6 +129,8 @@ class Runtime:
 _NOTHING = (
     "_cudaDeviceSynchronize", "_cudaFuncSetAttribute", "_cudaKernelSetAttributeForDevice",
     "_cudaLibraryUnload", "_cudaSetDevice", "_cudaStreamSynchronize",
+    "CuteDSLRT_TVMFFISetRaisedCudaError", "CuteDSLRT_TVMFFISetRaisedCudaLaunchError",
+    "cuda_dialect_unload_library_once",
 )  # fmt: skip
 #: what host code may be linked with and is not answered
 _OTHERS = (
@@ -129,6 +153,17 @@ def _write(place: int, value: int) -> int:
 
 def _write32(place: int, value: int) -> int:
     ctypes.c_int32.from_address(place).value = value
+    return _SUCCESS
+
+
+def _init_once(state: int, initialise: int, load: int, *_: int) -> int:
+    """What host code with TVM FFI calls first: ``initialise(library)``, ``load(library, device)``
+    if ``state`` is none."""
+    if not ctypes.c_uint64.from_address(state).value:
+        library = ctypes.c_uint64(0)
+        _FUNCTION(initialise)(ctypes.addressof(library), *[None] * (_ARGUMENTS - 1))
+        _FUNCTION(load)(ctypes.addressof(library), *[None] * (_ARGUMENTS - 1))
+        _write(state, library.value or _LIBRARY)
     return _SUCCESS
 
 
