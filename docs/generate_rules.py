@@ -21,6 +21,8 @@ _HEADING = re.compile(r"## (?P<title>.+)")
 _SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")
 #: says that there are numbers
 _NO_RULE = "A rule is stated by the text, derived"
+#: in Markdown: how a paragraph begins, links, and what is bold
+_LEAD, _LINK, _BOLD = re.compile(r"^\*\*[\w ]+\.\*\* "), re.compile(r"\[([^]]*)\]\([^)]*\)"), "**"
 #: of a place that states a rule; the text of rules is without
 _ANCHOR = re.compile(r'<a id="\w+"></a>')
 
@@ -99,8 +101,13 @@ def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
         own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
         whole = [entry for entry in own or known[rule] if not entry[1].endswith(":")]
         said = (whole or known[rule])[:2]
-        found[rule] = said[0][0], [*dict.fromkeys(sentence for _, sentence in said)]
+        found[rule] = said[0][0], [*dict.fromkeys(_plain(sentence) for _, sentence in said)]
     return found
+
+
+def _plain(sentence: str) -> str:
+    """A sentence as a terminal shows it."""
+    return _LINK.sub(r"\1", _LEAD.sub("", sentence)).replace(_BOLD, "")
 
 
 def data(text: str) -> str:
