@@ -28,6 +28,9 @@ MOST_OF_WHEEL, MOST_INSTALLED = 3 << 20, 9 << 20
 #: modules that are for what is not installed with the package, and what that is
 OTHERS = {
     "tilesim.cute": "cutlass",
+    "tilesim.lsp.server": "lsprotocol",
+    "tilesim.lsp.text": "lsprotocol",
+    "tilesim.lsp.view": "lsprotocol",
     "tilesim.mcp.server": "mcp",
     "tilesim.strategies": "hypothesis",
     "tilesim.tilelang": "torch",
