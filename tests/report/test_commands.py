@@ -97,6 +97,19 @@ def test_one_check_writes_several_reports(tilesim_cli: Invoke) -> None:
     assert Xml.parse("o/r.xml").getroot().attrib["tests"] == "1"
 
 
+def test_a_proved_kernel_has_what_is_covered_and_a_folded_diagram(
+    tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schedule of a proof is not run again for a picture."""
+    monkeypatch.setattr("tilesim.cli.examine.retrace", None)
+    assert tilesim_cli("check", "pair.py", "--html", "page.html").exit_code == 0
+    text = Path("page.html").read_text()
+    assert "every schedule of the CTA" in text
+    assert "<details><summary>Barriers: arrivals and waits" in text
+    assert text.count("<svg") == 1
+    assert "Timeline" not in text
+
+
 def test_replay_can_be_shown_as_html(tilesim_cli: Invoke) -> None:
     tilesim_cli("check", "pair.py", "--param", "parity=0", "--witness-dir", "w")
     (witness,) = Path("w").iterdir()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import chdir
+from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -15,6 +17,7 @@ from tilesim.checker import check
 from tilesim.checker.witness import retrace
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.ptx.launch import Launch
 from tilesim.report import html
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.diagram import Link, protocol
@@ -79,12 +82,30 @@ def test_a_failed_kernel_has_everything(failed: Checked) -> None:
     assert [tag for tag, _ in page.tags].count("svg") == 3
 
 
-def test_a_proved_kernel_has_pictures_and_what_is_covered() -> None:
-    result = checked("pipeline")
-    page = parsed(result)
-    assert result.report.covers in page.text
-    assert "How it gets there" not in page.text
-    assert [tag for tag, _ in page.tags].count("svg") == 2
+def test_cause_and_fix_stand_first_and_what_is_covered_last(failed: Checked) -> None:
+    text = html.render([failed])
+    finding = failed.report.findings[0]
+    said, shown = (finding.message, finding.cause, finding.fix), ('<span class="hit"', "<details>")
+    parts = [*said, *shown, "<svg", failed.report.covers]
+    places = [text.index(escape(part) if part[0] != "<" else part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_race_has_no_graph_of_waits() -> None:
+    text = html.render([checked("rare")])
+    assert "How it gets there" in text
+    assert "What waits for what" not in text
+    assert "<details><summary>Barriers" in text
+
+
+def test_a_page_fits_a_phone(failed: Checked) -> None:
+    """It is as wide as the screen; what is wider scrolls by itself."""
+    text = html.render([failed])
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    assert "@media (max-width: 600px)" in text
+    before = re.findall(r"(.{20})<(?:svg|table class=.story)", text)
+    assert len(before) == 4
+    assert {part[-20:] for part in before} == {'<div class="scroll">'}
 
 
 def test_the_line_is_shown_among_its_neighbours(failed: Checked) -> None:
@@ -143,6 +164,14 @@ def test_what_users_write_is_escaped(tmp_path: Path) -> None:
     assert "<b>.py" not in text
     page = parsed(*results)
     assert page.text.count(evil) > 10
+
+
+def test_the_index_tells_launches_of_a_kernel_apart() -> None:
+    launches = (Launch("k", (1, 1, 1), about=f"with STAGES={n}, <b>") for n in (2, 3))
+    proof = checked("pipeline")
+    results = [replace(proof, configuration=launch.configuration) for launch in launches]
+    index, _, _ = html.render(results).partition("<section")
+    assert index.count("with STAGES=2, &lt;b&gt;") == index.count("with STAGES=3, &lt;b&gt;") == 1
 
 
 def test_several_kernels_have_a_table_of_contents(failed: Checked) -> None:

@@ -139,6 +139,6 @@ def test_turns_of_ptx_are_shown_once(tmp_path: Path) -> None:
     trips = {"kind": "scalar", "type": "u32", "value": 60, "name": "trips"}
     launch = {"schema": "tilesim.launch/1", "entry": "f", "grid": [1], "block": [64]}
     (tmp_path / "f.json").write_text(json.dumps({**launch, "params": [pointer, trips]}))
-    page = tmp_path / "f.html"
-    CliRunner().invoke(main, ["check", str(tmp_path / "f.ptx"), "--html", str(page)])
-    assert re.findall(r">(repeats[^<]*)<", page.read_text()) == ["repeats 59 times"]
+    given = "trace", str(tmp_path / "f.ptx"), "--text", "-o", str(tmp_path / "trace.json")
+    told = CliRunner().invoke(main, given)
+    assert re.findall(r"repeat (\d+) times", told.stdout) == ["59"]

@@ -33,7 +33,7 @@ from tilesim.report.compare import compare
 from tilesim.report.result import Checked
 from tilesim.report.text import covering
 from tilesim.sim.machine.simulate import kernel_of
-from tilesim.sim.observers.timeline import Recording, record
+from tilesim.sim.observers.timeline import Recording
 
 Frontier = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class Examination:
 
     def shows(self, report: Report) -> bool:
         """Whether a schedule is shown with a report, which is run again if the report was kept."""
-        return self.pictures or _is_special(report.witness)
+        return _is_shown(report.witness, self.pictures)
 
     def __call__(
         self, target: Target, frontier: Frontier | None, known: Report | None = None
@@ -202,7 +202,7 @@ class Examination:
         self.progress.show(f"reporting {target.id}")
         at, program = _failing(target, program, report)
         own = at.own_inputs(program, self.seed)
-        recording = _record(program, report.witness, own, self.strict, self.pictures)
+        recording = _record(program, report.witness, own, self.pictures)
         checked = _checked(target, program, report, recording, self.pictures)
         if self.witness_dir is None or report.witness is None:
             return checked
@@ -242,18 +242,18 @@ def _record(
     program: Program | Mir,
     witness: Mapping[str, Any] | None,
     inputs: dict[str, NDArray[Any]] | None,
-    strict: Strict,
     pictures: bool,
 ) -> Recording | None:
-    """The failing schedule if it is a special one; with ``pictures`` any schedule."""
-    if witness is not None and (pictures or _is_special(witness)):
-        return retrace(program, witness, inputs)
-    return record(program, inputs, strict=strict) if pictures else None
+    """The failing schedule, if it is shown: what is proved needs none, and to run it again took
+    longer than the proof."""
+    if witness is None or not _is_shown(witness, pictures):
+        return None
+    return retrace(program, witness, inputs)
 
 
-def _is_special(witness: Mapping[str, Any] | None) -> bool:
-    """Whether a schedule fails that is not the timed one."""
-    return witness is not None and witness["policy"] != "timed"
+def _is_shown(witness: Mapping[str, Any] | None, pictures: bool) -> bool:
+    """Whether a schedule fails that a page shows, or that is not the timed one."""
+    return witness is not None and (pictures or witness["policy"] != "timed")
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Replay:
         own = target.own_inputs(program, self.seed)
         try:
             run = replay(program, witness, own)
-            recording = _record(program, witness.to_dict(), own, witness.strict, self.pictures)
+            recording = _record(program, witness.to_dict(), own, self.pictures)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         stats = Stats(run.stats.instructions, 1, run.stats.ctas)
@@ -327,7 +327,10 @@ def _checked(
         from tilesim.report.html.diagram import drawn  # what only a page needs
 
         diagram = drawn(program)
-    return Checked(target.id, kernel_of(program).target.name, report, "", diagram, recording)
+    return Checked(
+        target.id, kernel_of(program).target.name, report, "", diagram, recording,
+        configuration=target.configuration,
+    )  # fmt: skip
 
 
 def reference(target: Target, program: Program | Mir, seed: int) -> dict[str, Any]:

@@ -192,7 +192,8 @@ class Session:
         """Whether the report of an earlier run is the result, as no schedule is shown with it."""
         if self.keeping is None or target.ptx is None or self.keeping.shows(known):
             return False
-        self._add(Done(number, target.id, Checked(target.id, target.ptx.target, known)))
+        result = Checked(target.id, target.ptx.target, known, configuration=target.configuration)
+        self._add(Done(number, target.id, result))
         return True
 
     def _known(self, target: Target) -> Report | None:

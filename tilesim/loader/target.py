@@ -35,6 +35,11 @@ class Target:
     ptx: PtxKernel | None = None
     machine: Mir | None = None
 
+    @property
+    def configuration(self) -> str:
+        """What tells a launch of PTX from others of the kernel; the names of others say it."""
+        return "" if self.ptx is None else self.ptx.launch.configuration
+
     def form(self) -> Program | Mir:
         """The program, or its machine form if there is no other; raises like `build`.
 

@@ -177,6 +177,25 @@ class Launch:
     about: str = field(default="", compare=False)
 
     @property
+    def numbers(self) -> dict[str, int | float]:
+        """The numbers that it passes, by name: all but shapes and strides that go with a tensor
+        map, which Triton passes as ``x.1``, ``x.2``, ..."""
+        maps = {p.name for p in self.params if isinstance(p, Map) and p.name}
+        return {
+            p.name or f"param_{number}": p.value
+            for number, p in enumerate(self.params)
+            if isinstance(p, Scalar) and p.value is not None
+            and p.name.partition(".")[0] not in maps
+        }  # fmt: skip
+
+    @property
+    def configuration(self) -> str:
+        """What tells it from other launches of its kernel: these numbers, and what is said of
+        it."""
+        passed = ", ".join(f"{name} = {value}" for name, value in self.numbers.items())
+        return "; ".join(filter(None, (passed, self.about)))
+
+    @property
     def ctas(self) -> int:
         """CTAs of the grid."""
         return prod(self.grid)

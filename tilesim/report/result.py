@@ -38,7 +38,7 @@ class Checked:
 
     ``diagram`` is one of its barriers (SVG) and ``recording`` of the failing schedule (else of the
     timed one), if a report will show them. ``denied``: what a proof leans on and was not to lean
-    on, which makes it an error.
+    on, which makes it an error. ``configuration``: what tells the launch from others of the kernel.
     """
 
     kernel: str
@@ -48,6 +48,7 @@ class Checked:
     diagram: str = field(default="", repr=False)
     recording: Recording | None = field(default=None, repr=False)
     denied: tuple[Leaning, ...] = ()
+    configuration: str = ""
 
     @property
     def special(self) -> bool:

@@ -31,7 +31,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.layout import COLOURS, COLUMN, LEAST, PLAIN, Style, field, quoted, wrapped
 from tilesim.loader import Target
 from tilesim.ptx.demangle import short
-from tilesim.ptx.launch import Launch, Map, Scalar
+from tilesim.ptx.launch import Launch
 from tilesim.ptx.syntax import Unsupported
 from tilesim.records import dataclass, replace
 from tilesim.repair import Mendable
@@ -583,18 +583,9 @@ def refused(target: Target, error: TilesimError) -> Result:
 def covering(report: Report, launch: Launch) -> Report:
     """The report, which says what the launch is: the numbers that it passes, but for those of which
     the report has others, and what the launch says of itself."""
-    named = [f"{n} = {v}" for n, v in _passed(launch) if f"{n} = " not in report.covers]
+    named = [f"{n} = {v}" for n, v in launch.numbers.items() if f"{n} = " not in report.covers]
     said = (report.covers, f"launched with {', '.join(named)}" if named else "", launch.about)
     return replace(report, covers="; ".join(filter(None, said)))
-
-
-def _passed(launch: Launch) -> Iterator[tuple[str, int | float]]:
-    """The numbers that a launch passes: all but shapes and strides that go with a tensor map, which
-    Triton passes as ``x.1``, ``x.2``, ..."""
-    maps = {p.name for p in launch.params if isinstance(p, Map) and p.name}
-    for number, p in enumerate(launch.params):
-        if isinstance(p, Scalar) and p.value is not None and p.name.partition(".")[0] not in maps:
-            yield p.name or f"param_{number}", p.value
 
 
 def unsupported(name: str, error: Unsupported) -> Report:

@@ -51,7 +51,14 @@ th, td { text-align: left; padding: 2px 10px 2px 0; vertical-align: top }
 .contents { width: auto }
 .story td, .story th { border-top: 1px solid var(--line) } .story td.fatal { color: var(--stuck) }
 .note { white-space: pre-wrap; margin: 0 } summary { cursor: pointer }
-a { color: var(--run) }
+a { color: var(--run) } td.code { overflow-wrap: anywhere }
+details { margin: 12px 0 } summary { font-weight: bold }
+.story td { min-width: 8em } .story td:first-child { min-width: 0 }
+@media (max-width: 600px) {
+  main { padding: 8px 8px 40px } section { padding: 10px 12px; margin: 12px 0 }
+  dl { display: block } dd { margin: 0 0 6px }
+  .contents td { display: block; padding: 0 } .contents td.code { padding-bottom: 8px }
+}
 """
 
 #: culprits that are shown
@@ -78,10 +85,16 @@ def document(title: str, body: str) -> str:
 
 def _contents(results: tuple[Result, ...]) -> str:
     rows = "\n".join(
-        f'<tr><td>{_badge(r)}</td><td class="code"><a href="#r{n}">{escape(r.kernel)}</a></td></tr>'
+        f'<tr><td>{_badge(r)}</td><td class="code"><a href="#r{n}">{escape(r.kernel)}</a>'
+        f"{_configuration(r)}</td></tr>"
         for n, r in enumerate(results)
     )
     return f'<table class="contents">\n{rows}\n</table>\n'
+
+
+def _configuration(result: Result) -> str:
+    said = result.configuration if isinstance(result, Checked) else ""
+    return f'<div class="dim">{escape(said)}</div>' if said else ""
 
 
 def _badge(result: Result) -> str:
@@ -120,7 +133,9 @@ def _checked(result: Checked) -> Iterator[str]:
         f"{count(stats.ctas, 'CTA')}"
     )
     rows = [("covers", report.covers), *(("because", r) for r in report.reasons)]
-    yield table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
+    about = table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
+    if not report.findings:
+        yield about
     for leaning in report.leanings:
         if leaning.conditional or leaning in result.denied:
             yield f"<h3>{escape(leaning.name)}: {escape(leaning.text)}</h3>"
@@ -130,12 +145,15 @@ def _checked(result: Checked) -> Iterator[str]:
     if report.repairs is not None:
         yield from of_repairs(report.repairs)
     yield from _pictures(result)
+    if report.findings:
+        yield about
 
 
 def of_finding(folded: Folded) -> Iterator[str]:
-    """A finding: both sides with their lines, the cause, notes and what to change."""
+    """A finding: its cause and what to change, both sides with their lines, and notes."""
     finding = folded.finding
     yield f"<h3>{escape(finding.rule)}: {escape(finding.message)}</h3>"
+    yield table([("cause", finding.cause), ("fix", finding.fix)])
     several = len({p.cta for p in finding.participants}) > 1
     shown: set[Loc] = set()
     for p in (*finding.culprits[:_CULPRITS], *finding.participants):
@@ -149,12 +167,10 @@ def of_finding(folded: Folded) -> Iterator[str]:
         shown.add(p.loc)
     doc = RULE_DOCS.get(finding.rule)
     why = f"{doc.summary} (PTX ISA: {doc.ptx[0]})" if doc else ""
-    yield table(
-        [("cause", finding.cause), ("also", folded.also_in), ("why", why), ("fix", finding.fix)]
-    )
+    yield table([("also", folded.also_in), ("why", why)])
     if finding.notes:
         notes = escape("\n".join(finding.notes))
-        yield f"<details open><summary>notes</summary>\n<pre>{notes}</pre></details>"
+        yield f"<details><summary>notes</summary>\n<pre>{notes}</pre></details>"
 
 
 def of_repairs(repairs: Repairs) -> Iterator[str]:
@@ -174,7 +190,8 @@ def _pictures(result: Checked) -> Iterator[str]:
     own = None if told is None or recording is None else timeline_of(recording, told[0])
     first = recording.timelines[0] if recording is not None and recording.timelines else None
     shown = own or first
-    if own is not None:
+    deadlock = told is not None and told[0].rule == "deadlock"
+    if own is not None and deadlock:
         graph = waitfor.draw(own.waiters)
         if graph is not None:
             yield from figure("What waits for what", graph.element())
@@ -182,7 +199,7 @@ def _pictures(result: Checked) -> Iterator[str]:
         yield "<h3>How it gets there</h3>"
         yield _story(tell(own, told[0], _ROWS) if own is not None else told[1])
     if result.diagram:
-        yield from figure("Barriers: arrivals and waits", result.diagram)
+        yield folded_figure("Barriers: arrivals and waits", result.diagram, shown=deadlock)
     if shown is not None:
         finding = told[0] if told is not None else None
         yield from _timeline(shown, finding)
@@ -197,6 +214,15 @@ def _timeline(shown: Timeline, finding: Finding | None) -> Iterator[str]:
     part = f"the end of {what}" if timeline.window(shown)[0] else what
     yield from figure(f"Timeline: {part}, in {shown.unit}s", picture.element())
     yield f'<p class="dim">{_LEGEND}</p>'
+
+
+def folded_figure(title: str, svg: str, *, shown: bool) -> str:
+    """A picture behind its title, until it is asked for."""
+    opened = " open" if shown else ""
+    return (
+        f"<details{opened}><summary>{escape(title)}</summary>\n"
+        f'<div class="scroll">{svg}</div></details>'
+    )
 
 
 def figure(title: str, svg: str) -> Iterator[str]:
