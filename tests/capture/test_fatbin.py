@@ -119,7 +119,7 @@ def test_the_text_for_a_target(has: tuple[str, ...], target: str, takes: str | N
 
 
 def test_a_module_without_ptx_says_how_to_get_it() -> None:
-    with pytest.raises(FatbinError, match="-arch=sm_90a"):
+    with pytest.raises(FatbinError, match="compute_90a,code="):
         _ = Loaded(fatbin(entry(b"\x7fELF", kind=2)), "sm_90a").text
     with pytest.raises(FatbinError, match="sm_100a and none that runs on sm_90a"):
         _ = Loaded(fatbin(entry(ptx("sm_100a").encode())), "sm_90a").text

@@ -73,7 +73,7 @@ def test_variables_memory_and_the_device(tmp_path: Path, capture: Capture) -> No
     )
     known = {"type": "u32", "values": [0x07070707] * 8}
     assert first["params"][0] == {
-        "kind": "pointer", "name": "arg0", "bytes": 32, "contents": known,
+        "kind": "pointer", "name": "x", "bytes": 32, "contents": known,
     }  # fmt: skip
     assert [p.get("value") for p in first["params"][1:]] == [7, 0.5]
     assert first["variables"] == {"table": {"type": "u32", "values": [1, 2, 3, 4]}}

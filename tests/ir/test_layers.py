@@ -89,6 +89,8 @@ parallel: logging
 # most checks work in one process
 parallel: multiprocessing
 checker.verdict: .parallel
+# what only a mistake needs
+loader: .loader.programs
 # what only PTX with lines of a source needs
 sim.machine.execute.mbarrier: .sim.machine.barrier_names
 # most checks make no certificate

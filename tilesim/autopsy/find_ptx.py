@@ -307,8 +307,8 @@ def _given(path: Path, name: str, environment: Mapping[str, str]) -> Iterator[_C
             yield _Candidate(text, str(path), source, partial(_cubins_of, path, data))
     if not found:
         raise DumpError(
-            f"{path}: there is no PTX in it: compile with -gencode arch=compute_90a,"
-            "code=[sm_90a,compute_90a], or with -lineinfo, which the dump then embeds"
+            f"{path}: there is no PTX in it: compile with {fatbin.architecture()}, or with "
+            "-lineinfo, which the dump then embeds"
         )
 
 

@@ -72,7 +72,7 @@ class Launches:
                 f"{name}: its grid counts clusters (.blocksareclusters): not captured"
             )
         cluster = _accepted(kernel, request)
-        described = Described(self._memory, self.maps.__contains__, self._contents)
+        described = Described(self._memory, self.maps.__contains__, self._contents, kernel.names)
         params = tuple(
             described.parameter(number, formal, data)
             for number, (formal, data) in enumerate(

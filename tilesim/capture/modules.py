@@ -12,6 +12,7 @@ from tilesim.cubin.fatbin import FatbinError
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
+from tilesim.ptx.source_names import parameter_names
 from tilesim.ptx.syntax import Function, Module
 from tilesim.records import dataclass, field
 
@@ -34,12 +35,10 @@ class Loaded:
         text = fatbin.chosen(found, self._target)
         if text is not None:
             return text
-        arch = self._target[3:]
         if not found:
             raise FatbinError(
-                "it was compiled to machine code only: add PTX, with -arch=sm_"
-                f"{arch} or -gencode arch=compute_{arch},code=[sm_{arch},compute_{arch}], "
-                "and without -rdc=true"
+                "it was compiled to machine code only: add PTX, with "
+                f"{fatbin.architecture(self._target)}, and without -rdc=true"
             )
         others = ", ".join(dict.fromkeys(fatbin.targets(found)))
         raise FatbinError(
@@ -73,6 +72,11 @@ class Kernel:
             if entry.name == self.name:
                 return entry
         raise FatbinError(f"its module has no kernel {readable(self.name)}")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What its source calls its parameters, if that is at hand."""
+        return parameter_names(self.loaded.module, self.entry)
 
     @cached_property
     def static_shared(self) -> int:

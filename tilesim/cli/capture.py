@@ -41,9 +41,10 @@ def command(
     """Runs COMMAND without a GPU and records the kernels that it launches.
 
     COMMAND is a Python script with Triton kernels, or a program with CUDA kernels and their PTX
-    (nvcc -arch=sm_90a). Tensors of a script have shapes and no data; a script that needs a value of
-    one ends there. A program has memory, and no kernel changes it. Each distinct kernel and launch
-    is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
+    (nvcc -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]' -lineinfo). Tensors of a script have
+    shapes and no data; a script that needs a value of one ends there. A program has memory, and no
+    kernel changes it. Each distinct kernel and launch is written as NAME.ptx and NAME.json, for
+    `tilesim check FOLDER`.
 
     With --ptxas COMMAND is anything that compiles (make, a script, a test). It runs as always, and
     what its compilers hand to ptxas is kept, with launches to be filled in.

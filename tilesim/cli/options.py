@@ -41,7 +41,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     pairs: dict[str, str] = {}
     for value in values:
         name, equals, text = value.partition("=")
-        if not equals or not name.isidentifier():
+        if not equals or not (name.isidentifier() or name.isdecimal()):
             raise click.BadParameter(f"{value!r} is not NAME=VALUE")
         if name in pairs:
             raise click.BadParameter(f"{name} is given twice")
@@ -123,7 +123,7 @@ FOLDER = Place(file_okay=False, path_type=Path)
 
 param_option: Decorator = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, callback=_pairs,
-    help="Set a parameter of the kernel; may be repeated.",
+    help="Set a parameter of the kernel, of PTX a number that it is passed; may be repeated.",
 )  # fmt: skip
 launch_option: Decorator = click.option(
     "--launch", "launches", metavar="FILE", type=FILE, multiple=True,

@@ -40,6 +40,13 @@ _SECTIONS = (b".nv_fatbin", b"__nv_relfatbin")
 _TARGET = re.compile(r"^[ \t]*\.target[ \t]+sm_(\d{2,3})([af]?)\b", re.MULTILINE)
 
 
+def architecture(target: str = "sm_90a") -> str:
+    """Options with which nvcc of CUDA 12 and 13 puts machine code and PTX of a target, and of no
+    other, into a program (``-arch=sm_90a`` alone makes PTX of ``compute_90`` as well)."""
+    number = target.removeprefix("sm_")
+    return f"-gencode 'arch=compute_{number},code=[sm_{number},compute_{number}]'"
+
+
 class FatbinError(Exception):
     """What was loaded cannot be read; the message is for the user."""
 

@@ -201,16 +201,23 @@ def _load_ptx(
     path: Path, place: str, name: str, bracketed: Mapping[str, str], said: Given
 ) -> tuple[Target, ...]:
     """The kernels of a PTX file, one per launch."""
-    wrong = sorted({*said.params, *bracketed} - {"launch"})
-    if wrong or "launch" in said.params:
-        raise UsageError(
-            f"{place}: PTX has no parameters to set ({', '.join(wrong) or 'launch'}); arguments of "
-            "the kernel are in its launch description"
-        )
+    values = {**bracketed, **said.params}
+    number = values.pop("launch", None)
     if name and said.entry not in (None, name):
         raise UsageError(f"{place}::{name} is not the entry {said.entry}")
-    kernels = described(path, said.launches, name or said.entry, bracketed.get("launch"))
+    kernels = described(path, said.launches, name or said.entry, number)
+    if values:
+        kernels = [
+            (_with(label, kernel.named(values)), kernel.passing(values))
+            for label, kernel in kernels
+        ]
     return tuple(Target(label, place, ptx=kernel) for label, kernel in kernels)
+
+
+def _with(label: str, values: Mapping[str, str]) -> str:
+    """The name of a kernel of PTX, with the numbers that are passed instead of its launch's."""
+    own = ",".join(f"{name}={value}" for name, value in values.items())
+    return f"{label[:-1]},{own}]" if label.endswith("]") else f"{label}[{own}]"
 
 
 def _only_ptx(text: str, said: Given) -> None:
@@ -233,6 +240,11 @@ def _existing(place: str) -> Path:
         beside = [name for name in names if Path(name).suffix in _SUFFIXES]
         raise TargetError(f"{place}: no such file{did_you_mean(path.name, beside)}")
     if not path.is_dir() and path.suffix not in _SUFFIXES:
+        from tilesim.loader.programs import advice  # what only a mistake needs
+
+        known = advice(path)
+        if known is not None:
+            raise TargetError(known)
         raise TargetError(f"{place} is no {', '.join(_SUFFIXES[:-1])} or {PTX} file")
     show_file(path)
     return path

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tilesim.arith.floats import FLOATS
 from tilesim.arith.types import WIDTH
-from tilesim.errors import TargetError
+from tilesim.errors import TargetError, UsageError
 from tilesim.ir.mir import Mir
 from tilesim.limits import patient
 from tilesim.loader.text import read_file
-from tilesim.ptx.demangle import short
-from tilesim.ptx.description import loads_all
-from tilesim.ptx.launch import Launch, Scalar
+from tilesim.ptx.demangle import readable, shown
+from tilesim.ptx.description import loads_all, require_fits
+from tilesim.ptx.launch import Launch, Parameter, Scalar
 from tilesim.ptx.syntax import Function, LaunchError, Module
 from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
@@ -66,6 +67,44 @@ class PtxKernel:
 
         return self._lowered(read(text, self.place), lower)
 
+    def passing(self, values: Mapping[str, str]) -> PtxKernel:
+        """The kernel with other numbers passed by value: by name (as the launch description or the
+        PTX has it) or number of the parameter, unparsed.
+
+        Raises:
+            UsageError: there is no such parameter, or it is no number.
+            LaunchError: a number does not fit its type.
+            TargetError: the PTX cannot be read, which is done for its names.
+        """
+        params = list(self.launch.params)
+        for name, text in self.named(values).items():
+            number = self._numbered(name)
+            params[number] = _with_value(params[number], f"{self.place}: {name}", text)
+        return replace(self, launch=replace(self.launch, params=tuple(params)))
+
+    def named(self, values: Mapping[str, str]) -> dict[str, str]:
+        """What is given by names or numbers, by the names that the launch has; raises like
+        `passing`."""
+        numbers = {self._numbered(name): text for name, text in values.items()}
+        return {self.launch.params[n].name or str(n): text for n, text in numbers.items()}
+
+    def _numbered(self, name: str) -> int:
+        params = self.launch.params
+        known = [param.name for param in params]
+        if name in known:
+            return known.index(name)
+        if name.isdecimal() and int(name) < len(params):
+            return int(name)
+        formal = [p.name for e in module(self.place).entries if e.name == self.launch.entry
+                  for p in e.params]  # fmt: skip
+        if name in formal[: len(params)]:
+            return formal.index(name)
+        scalars = [p.name or str(n) for n, p in enumerate(params) if isinstance(p, Scalar)]
+        raise UsageError(
+            f"{self.place}: kernel {readable(self.launch.entry)} has no parameter {name}"
+            f"{did_you_mean(name, scalars)}; it takes the numbers {', '.join(scalars) or 'none'}"
+        )
+
     def _lowered(self, found: Module, lowering: Callable[[Module, Function, Launch], Mir]) -> Mir:
         entries = {entry.name: entry for entry in found.entries}
         wanted = self.launch.entry
@@ -78,6 +117,21 @@ class PtxKernel:
             return lowering(found, entries[wanted], self.launch)
         except LaunchError as error:
             raise LaunchError(f"{self.source}: {error}") from error
+
+
+def _with_value(actual: Parameter, what: str, text: str) -> Scalar:
+    """A parameter with another value; ``what`` it is, for errors."""
+    if not isinstance(actual, Scalar):
+        kind = type(actual).__name__.lower()
+        raise UsageError(f"{what} is a {kind}, no number; it is in the launch description")
+    kind = actual.type
+    try:
+        value = float(text) if kind in FLOATS else int(text, 0)
+    except ValueError:
+        sort = "a number" if kind in FLOATS else "an integer"
+        raise UsageError(f"{what} takes {sort} of type {kind}, not {text!r}") from None
+    require_fits(what, kind, value)
+    return replace(actual, value=value)
 
 
 @dataclass(frozen=True)
@@ -169,7 +223,7 @@ def described(
     launches = [(launch, source) for text, source in texts for launch in loads_all(text, source)]
     every = list(_named(path, launches))
     found = [(label, kernel) for label, kernel, at in every
-             if entry in (None, kernel.launch.entry, short(kernel.launch.entry))
+             if entry in (None, kernel.launch.entry, readable(kernel.launch.entry))
              and number in (None, str(at))]  # fmt: skip
     if not found:
         wanted = f"{entry}{'' if number is None else f'[launch={number}]'}"
@@ -185,11 +239,12 @@ def described(
 def _named(path: Path, launches: list[tuple[Launch, str]]) -> Iterator[tuple[str, PtxKernel, int]]:
     """Each launch with its name and its number among those of its entry."""
     several = Counter(launch.entry for launch, _ in launches)
+    names = shown(several)
     seen: Counter[str] = Counter()
     for launch, source in launches:
         entry = launch.entry
         seen[entry] += 1
-        label = f"{path}::{short(entry)}"
+        label = f"{path}::{names[entry]}"
         if several[entry] > 1:
             label += f"[launch={seen[entry]}]"
         yield label, PtxKernel(str(path), launch, source), seen[entry]

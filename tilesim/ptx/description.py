@@ -288,7 +288,7 @@ def _by_name(form: _Form) -> _Form:
 # ---------------------------------------------------------------------- rules between fields
 
 
-def _require_fits(path: str, kind: str, value: float) -> None:
+def require_fits(path: str, kind: str, value: float) -> None:
     """A number that a type of PTX does not have is wrong: it would be another one in memory."""
     if kind in FLOATS:
         try:
@@ -302,7 +302,7 @@ def _require_fits(path: str, kind: str, value: float) -> None:
     low = 0 if kind[0] == "u" else -(1 << width - 1)
     high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
     if not low <= value <= high:
-        _fail(path, f"{_shown(value)} does not fit {kind}")
+        _fail(path, f"{_shown(value)} does not fit {kind} ({low} to {high})")
 
 
 def _named(made: Pointer | Map | Address, path: str) -> Pointer | Map | Address:
@@ -313,7 +313,7 @@ def _named(made: Pointer | Map | Address, path: str) -> Pointer | Map | Address:
 def _contents(made: Contents, path: str) -> Contents:
     for i, value in enumerate(made.values):
         if not isinstance(value, Address):
-            _require_fits(f"{path}.values[{i}]", made.type, value)
+            require_fits(f"{path}.values[{i}]", made.type, value)
         elif made.type not in ADDRESSES:
             what = f"an address has 64 bits, {made.type} has not: use {', '.join(ADDRESSES)}"
             _fail(f"{path}.values", what)
@@ -322,7 +322,7 @@ def _contents(made: Contents, path: str) -> Contents:
 
 def _scalar(made: Scalar, path: str) -> Scalar:
     if made.value is not None:
-        _require_fits(f"{path}.value", made.type, made.value)
+        require_fits(f"{path}.value", made.type, made.value)
     return made
 
 

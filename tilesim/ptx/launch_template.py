@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesim.ptx.description import MISSING, SCHEMA, as_text
+from tilesim.ptx.source_names import parameter_names
 from tilesim.ptx.syntax import Function, Instruction, Module, Name, Variable
 
 #: bytes of a tensor map
@@ -27,7 +28,12 @@ def template(module: Module, entries: Sequence[Function], *, registers: int | No
     open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
     bodies = [f.body for f in module.functions if not f.entry and f.body is not None]
     called = any(map(_is_of_cluster, (step for body in bodies for step in body.code)))
-    found = [_description(entry, MISSING if open_ else 0, registers, called) for entry in entries]
+    found = [
+        _description(
+            entry, MISSING if open_ else 0, registers, called, parameter_names(module, entry)
+        )
+        for entry in entries
+    ]
     return as_text(found[0] if len(found) == 1 else found)
 
 
@@ -37,9 +43,14 @@ def _is_of_cluster(step: Instruction) -> bool:
 
 
 def _description(
-    entry: Function, dynamic_shared: object, registers: int | None, called: bool
+    entry: Function,
+    dynamic_shared: object,
+    registers: int | None,
+    called: bool,
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """``called``: functions of the module do what only CTAs of a cluster do."""
+    """``called``: functions of the module do what only CTAs of a cluster do; ``names``:
+    what its source calls its parameters."""
     says = entry.directives
     code = () if entry.body is None else entry.body.code
     is_open = called or "explicitcluster" in says or any(map(_is_of_cluster, code))
@@ -54,12 +65,14 @@ def _description(
         registers = says["maxnreg"][0]
     if registers is not None:
         document["registers"] = registers
-    document["params"] = [_parameter(p) for p in entry.params]
+    document["params"] = [
+        _parameter(formal, (names[number] if names else "") or formal.name)
+        for number, formal in enumerate(entry.params)
+    ]
     return document
 
 
-def _parameter(param: Variable) -> dict[str, Any]:
-    name = param.name
+def _parameter(param: Variable, name: str) -> dict[str, Any]:
     if param.shape and param.size == _MAP and param.alignment >= 64:
         return {
             "kind": "map", "name": name, "type": MISSING, "shape": [MISSING], "strides": [MISSING],

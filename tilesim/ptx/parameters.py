@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from struct import unpack
 from typing import Generic, Protocol, TypeVar
@@ -49,7 +49,7 @@ class Described(Generic[P]):
     """The parameters of one launch; buffers are named by the first parameter that points into them.
 
     ``is_map`` says of 128 bytes whether they are a tensor map, ``contents`` gives what a buffer is
-    known to hold.
+    known to hold. ``names``: what parameters are called, by number.
     """
 
     def __init__(
@@ -57,7 +57,9 @@ class Described(Generic[P]):
         memory: Memory[P],
         is_map: Callable[[bytes], bool],
         contents: Callable[[P], bytes | None],
+        names: Sequence[str] = (),
     ) -> None:
+        self._formal = names
         self._memory = memory
         self._is_map = is_map
         self._contents = contents
@@ -69,7 +71,7 @@ class Described(Generic[P]):
 
     def parameter(self, number: int, formal: Variable, data: bytes) -> Parameter:
         """What the parameter with these bytes is."""
-        name = f"arg{number}"
+        name = (self._formal[number] if self._formal else "") or f"arg{number}"
         if formal.shape:
             return self._struct(name, data)
         value = int.from_bytes(data, "little")

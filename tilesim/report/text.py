@@ -320,7 +320,9 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
                 yield ""
                 yield from [*of_repairs(result.repairs, style)][:-1]
         case Failure(message=message, places=places):
-            yield from wrapped(message, 2, 4, style)
+            for line in message.splitlines() or [""]:
+                # commands stand as they are to be typed
+                yield from [f"  {line}"] if line.startswith(" ") else wrapped(line, 2, 4, style)
             for place in places:
                 yield from quoted(place, 6, style, place=len(places) > 1)
 
