@@ -26,9 +26,7 @@ def advice(path: Path) -> str | None:
         return None
     if data.startswith(_ELF):
         if int.from_bytes(data[18:20], "little") == _CUDA:
-            return (
-                f"{path} is machine code, and PTX is checked:\n{_of_ptx(path)}"
-            )
+            return f"{path} is machine code, and PTX is checked:\n{_of_ptx(path)}"
         return _of_program(path, data)
     if path.suffix in CUDA_ENDINGS:
         return _of_source(path, data.decode(errors="replace"))
