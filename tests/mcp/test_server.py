@@ -61,7 +61,7 @@ CALLS: dict[str, Call] = {
 
 async def _ask(folder: Path, options: tuple[str, ...], calls: Mapping[str, Call]) -> dict[str, Any]:
     server = stdio.StdioServerParameters(
-        command=sys.executable, args=["-m", "tilesim", "mcp", *options], cwd=folder,
+        command=sys.executable, args=["-P", "-m", "tilesim", "mcp", *options], cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     async with mcp.Client(stdio.stdio_client(server)) as client:
@@ -174,7 +174,8 @@ def test_errors_are_those_of_the_command_line(answers: dict[str, Any]) -> None:
 
 def test_data_only_runs_no_code(folder: Path) -> None:
     ran = folder / "ran"
-    (folder / "code.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    for name in ("code.py", "click.py"):  # one that is named, one as an installed module is called
+        (folder / name).write_text(f"open({str(ran)!r}, 'w').close()\n")
     calls: dict[str, Call] = {
         "file": ("check", {"targets": ["code.py"]}),
         "module": ("show", {"target": "code"}),
