@@ -52,8 +52,12 @@ import time
 # a kernel
 with open(__file__ + ".ran", "w") as file:
     file.write(str(os.getpid()))
-while True:
-    time.sleep(60)
+try:
+    while True:
+        time.sleep(60)
+except KeyboardInterrupt:  # its time is over
+    open(__file__ + ".interrupted", "w").close()
+    raise
 """
 
 
@@ -100,7 +104,7 @@ def test_a_kernel_from_finding_to_repair(folder: Path) -> None:
                 "**proved** `handshake`: every"
             )
             said = await client.hover(path, FULL)
-            assert "**full[0]**: waits for phases 0 to 1; each takes 1 arrival" in said
+            assert "**full[0]**: waits for phases 0 to 1 (each 1 arrival)\n" in said
             assert "released by producer warp 0, which arrives on full[0] (2 waits)" in said
             assert "`k.mbarrier.arrive(full)`" in said
 
@@ -129,6 +133,7 @@ def test_what_is_not_proved_is_told(folder: Path, tmp_path: Path) -> None:
         "wrong.py": f"{kernels.HEAD}@ts.kernel(warps=1)\ndef f(k:\n    pass\n",
         "script.py": "import tilesim as ts\n\nprint('no kernel')\n",
         "alone.ptx": HANG,
+        "changed.ptx": HANG,
     }
     paths = {name: folder / name for name in texts}
     for name, text in texts.items():
@@ -138,8 +143,10 @@ def test_what_is_not_proved_is_told(folder: Path, tmp_path: Path) -> None:
 
     async def use() -> None:
         async with editor(folder, "--suggest=0.1s", trusted=True) as client:
+            client.open(paths["changed.ptx"], HANG + "// not saved\n")
             for path in (*paths.values(), outside):
-                client.open(path)
+                if path != paths["changed.ptx"]:
+                    client.open(path)
             note = await client.noted(outside, "none of the workspace's own")
             assert note.severity == lsp.DiagnosticSeverity.Information
             note = await client.noted(paths["alone.ptx"], "there is no alone.json")
@@ -155,6 +162,7 @@ def test_what_is_not_proved_is_told(folder: Path, tmp_path: Path) -> None:
             lines = texts["open.py"].splitlines()
             assert lines[bounded.range.start.line].startswith("def unknown_count")
             assert await client.checked(paths["script.py"]) == []
+            assert paths["changed.ptx"].as_uri() not in client.diagnostics
 
     asyncio.run(use())
     assert not (tmp_path / "outside.py.ran").exists()
@@ -208,7 +216,7 @@ def test_sources_of_captures(folder: Path) -> None:
 def test_a_check_ends_when_the_text_changes_and_when_its_time_is_over(folder: Path) -> None:
     path = folder / "endless.py"
     path.write_text(ENDLESS)
-    ran = folder / "endless.py.ran"
+    ran, interrupted = folder / "endless.py.ran", folder / "endless.py.interrupted"
 
     async def use() -> None:
         async with editor(folder, "--time-limit=4s") as client:
@@ -221,11 +229,14 @@ def test_a_check_ends_when_the_text_changes_and_when_its_time_is_over(folder: Pa
             first = await _runs(ran)
             client.change(path, ENDLESS + "# more\n", save=False)
             await _ends(first)
+            assert not interrupted.exists()
             ran.unlink()
             client.change(path, ENDLESS, save=True)
             await client.noted(path, "the time of a check is over (4 s), at endless.py")
             await _ends(await _runs(ran))
+            interrupted.unlink()
             await _cancelled(client, path, ran)
+            assert not interrupted.exists()
 
     asyncio.run(use())
 

@@ -25,7 +25,7 @@ from tilesim.report.reading import LEANINGS, page
 from tilesim.transforms.rewrite import Patch
 
 #: notes that a file shows, and parts of a hover
-_NOTES, _PARTS = 200, 8
+_NOTES, _PARTS = 200, 4
 _NUMBER = re.compile(r"[A-IU]\d{1,2}")
 Hovers = dict[Place, tuple[str, ...]]
 

@@ -68,20 +68,19 @@ def _of_barrier(
     first = passed[0]
     numbers = sorted({p.phase for p in passed})
     waited = [n for n in numbers if n >= 0]
-    word = "phase" if first.kind == "pass" else "round"
-    text = f"**{on}**: " + _range(word, waited) if waited else f"**{on}**"
-    if len(waited) < len(numbers):
-        text += f"{'; ' if waited else ': '}one wait passes at once, as no phase is before it"
     named = first.named
-    expected = arrivals.get((first.track.cta if named is None or named.cta is None else named.cta,
-                             on if named is None else named.seen_from(named.cta)))  # fmt: skip
+    cta = first.track.cta if named is None or named.cta is None else named.cta
+    expected = arrivals.get((cta, on if named is None else named.seen_from(cta)))
     parts = [] if expected is None else [count(expected, "arrival")]
     some = credits.get((named or on, waited[0]), []) if waited else []
     sent = sum(max(p.alike[1], 0) for p in some if p.alike)
     parts += [f"{sent} bytes"] * bool(sent)
-    if first.kind == "pass" and parts and waited:
-        text += f"; each takes {' and '.join(parts)}"
-    yield {"text": text}
+    takes = ""
+    if first.kind == "pass" and parts:
+        takes = f" ({'each ' * (len(waited) > 1)}{' and '.join(parts)})"
+    said = [_range("phase" if first.kind == "pass" else "round", waited) + takes] if waited else []
+    said += ["one wait passes at once, as no phase is before it"] * (len(waited) < len(numbers))
+    yield {"text": f"**{on}**: {'; '.join(said)}"}
     for (loc, what), times in released.most_common(_MOST):
         yield {"text": f"released by {what} ({count(times, 'wait')})", **loc_json(loc)}
 
@@ -104,14 +103,12 @@ def _what(point: Point) -> str:
 def _stuck(waiters: Iterable[Waiter]) -> Iterator[tuple[Loc, list[dict[str, Any]]]]:
     for waiter in waiters:
         state = f" ({waiter.state})" if waiter.state else ""
-        said: list[dict[str, Any]] = [
-            {"text": f"**{waiter.on or 'blocked'}**: {waiter.name} {waiter.text}, for ever{state}"}
-        ]
+        none = "" if waiter.releasers else "; no instruction that can still execute releases it"
+        text = f"**{waiter.on or 'blocked'}**: {waiter.name} {waiter.text}, for ever{state}{none}"
+        said: list[dict[str, Any]] = [{"text": text}]
         for one in waiter.releasers[:_MOST]:
             text = f"could be released by {one.instruction} of {one.name}, which {one.state}"
             said.append({"text": text, **loc_json(one.loc)})
-        if not waiter.releasers:
-            said.append({"text": "no instruction that is still to be executed releases it"})
         yield waiter.loc, said
 
 

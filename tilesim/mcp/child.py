@@ -85,6 +85,10 @@ async def _report(process: asyncio.subprocess.Process, seconds: float) -> dict[s
             out, err, code = await asyncio.wait_for(reading, GRACE)
         except TimeoutError:
             raise CommandError(late) from None
+    except asyncio.CancelledError:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)  # else asyncio says that it failed
+        raise
     try:
         document = json.loads(out)
     except ValueError:
