@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import pydoc
 import re
 import subprocess
 import sys
 from html import unescape
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,9 @@ import tilesim as ts
 from docs.generate_api import PAGE, page
 from tilesim import Builder
 from tilesim.ir.display import Shown
+from tilesim.kernels.bugs import arrival_count
+from tilesim.kernels.hopper import matmul_v5
+from tilesim.report import inline
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
 from tilesim.strategies import pipeline
@@ -59,6 +65,56 @@ def test_notebooks_show_a_page_in_a_frame() -> None:
     assert "deadlock: " in framed(meet(arrivals=2))
     assert "<svg" in framed(meet)
     assert "k.mbarrier.wait(b, 0)" in framed(meet(arrivals=2))
+
+
+@pytest.mark.parametrize("name", ["short_pipeline", "contiguous_load", "matmul"])
+def test_what_a_notebook_keeps_is_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures that there is no room for are left out, and what was found stays."""
+    kernel = {
+        "short_pipeline": arrival_count.short_pipeline,
+        "contiguous_load": arrival_count.contiguous_load,
+        "matmul": matmul_v5.matmul,
+    }[name]
+    small = kernel._repr_html_() or ""
+    assert len(small) < 30_000
+    monkeypatch.setattr(inline, "_MOST", 0)
+    least = framed(kernel)
+    assert "<svg" not in least
+    verdict = ts.check(kernel).verdict
+    assert f">{verdict}</span>" in unescape(small)
+    assert f">{verdict}</span>" in least
+
+
+CELL = "/tmp/ipykernel_1/1428200576.py"
+LINES = [
+    "@ts.kernel(warps=1)\n",
+    "def meet(k):\n",
+    "    b = k.mbarriers('b')\n",
+    "    with k.one_thread():\n",
+    "        k.mbarrier.init(b, 2)\n",
+    "        k.mbarrier.arrive(b)\n",
+    "        k.mbarrier.wait(b, 0)\n",
+]
+
+
+def test_lines_of_a_notebook_are_those_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell is compiled as a file that is not there; IPython knows which one it is."""
+
+    def name(file: str) -> tuple[str, str] | None:
+        return ("Cell", "In[3]") if file == CELL else None
+
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=name))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(linecache.cache, CELL, (99, None, LINES, CELL))
+    variables: dict[str, Any] = {"ts": ts}
+    exec(compile("".join(LINES), CELL, "exec"), variables)
+    for shown in (str(ts.check(variables["meet"])), framed(variables["meet"])):
+        assert "Cell In[3]:5" in shown
+        assert "k.mbarrier.init(b, 2)" in shown
+        assert "ipykernel" not in shown
+    repaired = ts.check(variables["meet"], suggest=1.0).repairs
+    assert repaired is not None
+    assert {c.patch.file for r in repaired.found for c in r.changes if c.patch} == {"Cell In[3]"}
 
 
 def test_a_kernel_that_cannot_be_checked_is_shown_too() -> None:

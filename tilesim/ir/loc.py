@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ LABEL: Final[dict[str, Any]] = {"label": True}
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: where programs are built: no line of theirs is one of the user's
 _BUILDING = tuple(_PACKAGE + name for name in (f"ir{os.sep}", f"dsl{os.sep}", "records.py"))
+#: how names of a notebook's cells begin
+_CELL = "Cell In["
 #: where the functions of kernels are called
 _KERNEL = os.path.join(_PACKAGE + "dsl", "kernel.py")
 
@@ -128,7 +131,30 @@ def of_function(function: Callable[..., object]) -> Loc:
 
 
 def shortened(path: str) -> str:
-    """``path`` relative to the working directory when it lies below it."""
+    """``path`` relative to the working directory when it lies below it; of a cell of a notebook its
+    name, ``Cell In[3]``."""
+    if (cell := _cell(path)) is not None:
+        return cell
     absolute = os.path.abspath(path)
     here = os.getcwd() + os.sep
     return absolute[len(here) :] if absolute.startswith(here) else absolute
+
+
+def is_python(file: str) -> bool:
+    """Whether a place in ``file`` is a line of Python."""
+    return file.endswith(".py") or file.startswith(_CELL)
+
+
+def _cell(path: str) -> str | None:
+    """The name of a notebook's cell, which is compiled as a file that is not there; None: it is
+    none. Its lines are kept under its name."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    name = None if named is None else named(path)
+    if name is None:
+        return None
+    cell = " ".join(name)
+    if path in linecache.cache:
+        linecache.cache[cell] = linecache.cache[path]
+    return cell

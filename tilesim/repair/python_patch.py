@@ -15,7 +15,7 @@ from tilesim.dsl.methods import Namespace, call_of, recorded
 from tilesim.files import source_lines
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Const, Expr, Special, Var, constant, walk
-from tilesim.ir.loc import Loc
+from tilesim.ir.loc import Loc, is_python
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
@@ -94,7 +94,7 @@ class _Source:
     @classmethod
     def of(cls, loc: Loc, counters: Counters) -> _Source | None:
         """None if the file cannot be read, or is no Python."""
-        if not loc.file.endswith(".py"):
+        if not is_python(loc.file):
             return None
         lines = tuple(f"{line}\n" for line in source_lines(loc.file))
         try:

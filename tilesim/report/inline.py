@@ -13,16 +13,18 @@ from tilesim.checker.witness import retrace
 from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram, TilesimError
 from tilesim.ir.program import Program
+from tilesim.records import replace
 from tilesim.report.html import render
 from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import result_text
-from tilesim.sim.observers.timeline import record
 
 #: what showing a kernel may take
 _TIME = timedelta(seconds=5)
 #: warp instructions of a run that is drawn
 _DRAWN = 20_000
+#: characters of a page in a notebook; without its pictures it may have more
+_MOST = 29_000
 #: pixels of a frame at most; longer pages scroll
 _HEIGHT = 900
 
@@ -38,12 +40,21 @@ def html(thing: object) -> str:
     A kernel is checked with the defaults of its parameters, and a program as it is, for some
     seconds.
     """
-    page = render([_result(thing)])
+    page = _page(_result(thing))
     height = min(_HEIGHT, 160 + 24 * page.count("\n<") // 2)
     return (
         f'<iframe srcdoc="{escape(page)}" title="tilesim report" '
         f'style="width: 100%; height: {height}px; border: 0"></iframe>'
     )
+
+
+def _page(result: Result) -> str:
+    """The page without the pictures that it has no room for: notebooks keep what they show."""
+    page = render([result])
+    for less in ({"recording": None}, {"recording": None, "diagram": ""}):
+        if isinstance(result, Checked) and len(escape(page)) > _MOST:
+            page = render([replace(result, **less)])
+    return page
 
 
 def _result(thing: object) -> Result:
@@ -65,12 +76,8 @@ def _checked(thing: Program | Kernel) -> Result:
             inputs = thing.inputs(np.random.default_rng(0), **thing.params)
         report = check(program, inputs=inputs, time_limit=_TIME)
         recording = None
-        if report.stats.instructions <= _DRAWN:
-            special = report.witness is not None and report.witness["policy"] != "timed"
-            again = report.witness if special else None
-            recording = (
-                record(program, inputs) if again is None else retrace(program, again, inputs)
-            )
+        if report.witness is not None and report.stats.instructions <= _DRAWN:
+            recording = retrace(program, report.witness, inputs)
         return Checked(
             thing.name, program.target.name, report, diagram=drawn(program), recording=recording
         )

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 
 from tilesim.files import CUDA_ENDINGS, source_lines
-from tilesim.ir.loc import Loc
+from tilesim.ir.loc import Loc, is_python
 from tilesim.records import dataclass
 
 #: lines before a call in which the loop around it begins, and to the end of the call, at most
@@ -51,7 +51,7 @@ class _Written:
 def barrier_name(loc: Loc, number: int) -> str | None:
     """What the source calls the mbarrier with this number (from 0) of those initialised at a place
     of PTX with lines of a source; None if no call there names it."""
-    if loc.file.endswith(".py"):
+    if is_python(loc.file):
         return _in_gluon(loc, number)
     hidden = False
     places = loc.written_places
