@@ -35,6 +35,12 @@ def _first(*loaded: object) -> None:
 def _watch() -> None:
     from triton.knobs import runtime
 
+    # torch's Inductor would launch what it compiles by a launcher of its own
+    config: Any = sys.modules.get("torch._inductor.config")
+    if config is None:
+        os.environ.setdefault("TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER", "0")
+    else:
+        config.use_static_cuda_launcher = False
     runtime.kernel_load_end_hook.add(_first)
 
 

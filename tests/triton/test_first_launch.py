@@ -95,6 +95,21 @@ def test_what_is_not_checked_is_said(python: Run) -> None:
     )
 
 
+def test_inductor_launches_by_triton(python: Run) -> None:
+    """torch has a launcher of its own, which it is told not to use: by the environment, or if its
+    settings have been read already, there."""
+    name = "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER"
+    code = f"import triton.backends, os; print(os.environ.get('{name}'))"
+    assert python("-c", code).stdout == "None\n"
+    assert python("-c", code, TILESIM="1").stdout == "0\n"
+    code = (
+        "import sys, types; config = types.SimpleNamespace()"
+        "; sys.modules['torch._inductor.config'] = config; import triton.backends"
+        "; print(config.use_static_cuda_launcher)"
+    )
+    assert python("-c", code, TILESIM="1").stdout == "False\n"
+
+
 def test_what_goes_wrong_leaves_the_program_alone(python: Run, tmp_path: Path) -> None:
     """A value that is not known, and a Triton that has other hooks. Of the processes of a machine
     that launch the same kernels one checks them."""
