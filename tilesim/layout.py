@@ -103,11 +103,20 @@ def quoted(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterat
     text = line_of(loc)
     if text:
         room = max(style.width - indent - len(str(loc.line)) - 5, 20)
-        yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
+        yield f"{pad}  {loc.line} | {_cut(text, room)}"
+    for call in loc.calls:
+        yield f"{pad}  {_cut(_called(call), max(style.width - indent - 2, 20))}"
     while (behind := loc.behind) is not None:
         said = " ".join(line_of(behind).split())
         # the last one is the line of PTX; one before it is in a function that is called at `loc`
         called = "" if behind.behind is None else f" (called at {loc.short})"
         loc, found = behind, f"{behind.short}{called} | {said}".removesuffix(" | ")
-        room = max(style.width - indent - 2, 20)
-        yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
+        yield f"{pad}  {_cut(found, max(style.width - indent - 2, 20))}"
+
+
+def _called(call: Loc) -> str:
+    return f"called at {call} | {' '.join(line_of(call).split())}".removesuffix(" | ")
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 3]}..."

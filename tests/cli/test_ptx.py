@@ -185,3 +185,23 @@ def test_annotations_point_at_a_file_that_is_there(
         where = location["physicalLocation"]
         assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == place
         assert ("(k.cu:3)" in location["message"]["text"]) == (source is None)
+
+
+def test_an_annotation_is_at_the_line_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the source was compiled in another folder."""
+    path = Path(files(tmp_path, ""))
+    lines = path.read_text().replace("L: mbar", ".loc 1 7 3\nL: mbar")
+    path.write_text(f'{lines}.file 1 "/build/of/src/wait.cu"\n')
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "wait.cu").write_text("//\n" * 9)
+    monkeypatch.chdir(tmp_path)
+    said = run("check", "k.ptx", "--format", "github")[1]
+    assert said.startswith("::error file=k.ptx,line=14,")
+    said = run("check", "k.ptx", "--format", "github", "--source-root", ".")[1]
+    assert said.startswith("::error file=src/wait.cu,line=7,")
+    assert "(/build/of/src/wait.cu:7, k.ptx:14)" in said
+    run("check", "k.ptx", "--sarif", "k.sarif", "--source-root", ".")
+    found = json.loads(Path("k.sarif").read_text())["runs"][0]["results"][0]["locations"][0]
+    assert found["physicalLocation"]["artifactLocation"]["uri"] == "src/wait.cu"

@@ -6,18 +6,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree as Xml
 
 import pytest
 
-from tilesim.checker import Report
+from tilesim import Builder, kernel, s32
+from tilesim.checker import Report, check
 from tilesim.checker.assumptions import Leaning
 from tilesim.errors import Diagnostic
 from tilesim.findings.finding import Finding, Participant, Rule
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
 from tilesim.report import github, junit, sarif
+from tilesim.report import json as json_report
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.text import result_text
 
 from .programs import checked, line
 
@@ -240,6 +245,47 @@ def test_paths_are_relative_to_the_repository(
 def test_markdown_cannot_leave_its_code_block(summary: Path) -> None:
     github.render([with_findings(finding(message="```\n# heading"))])
     assert "````text\n" in summary.read_text()
+
+
+# ------------------------------------------------------------------ functions that are called
+
+
+def _inner(k: Builder, word: SharedTensor, value: int) -> None:
+    k.mem.store(word[0], value)
+
+
+def _outer(k: Builder, word: SharedTensor, value: int) -> None:
+    _inner(k, word, value)
+
+
+@kernel(warps=2)
+def called(k: Builder) -> None:
+    word = k.shared("word", s32, (1,))
+    with k.role("a", 0), k.elected():
+        _inner(k, word, 1)
+    with k.role("b", 1), k.elected():
+        _outer(k, word, 2)
+
+
+def test_lines_of_a_function_are_told_apart_by_its_calls() -> None:
+    result = Checked("k.py::called", "sm_90a", check(called.build()))
+    (race,) = json_report.result_json(result)["findings"]
+    lines = {
+        text: f"{Path(__file__).relative_to(Path.cwd())}:{number}"
+        for number, text in enumerate(map(str.strip, Path(__file__).read_text().splitlines()), 1)
+    }
+    store, inner = lines["k.mem.store(word[0], value)"], lines["_inner(k, word, value)"]
+    b, a = race["participants"]
+    of_b = ["_inner(k, word, value)", "_outer(k, word, 2)"]
+    for side, calls in ((a, ["_inner(k, word, 1)"]), (b, of_b)):
+        assert f"{side['file']}:{side['line']}" == store
+        places = [f"{call['file']}:{call['line']}" for call in side["calls"]]
+        assert places == [lines[text] for text in calls]
+    both = f"{store}, called at {inner}, called at {lines['_outer(k, word, 2)']}"
+    assert f"b writes word[0] by st ({both})" in unquote(github.render([result]))
+    shown = result_text(result)
+    assert f"called at {inner} | _inner(k, word, value)" in shown
+    assert f"called at {lines['_inner(k, word, 1)']} | _inner(k, word, 1)" in shown
 
 
 # ------------------------------------------------------------------ JUnit

@@ -19,6 +19,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BUILDING = tuple(_PACKAGE + name for name in (f"ir{os.sep}", f"dsl{os.sep}", "records.py"))
 #: how names of a notebook's cells begin
 _CELL = "Cell In["
+#: functions between that of a kernel and a line at most, of which the calls are said
+_MOST_CALLS = 16
 #: where the functions of kernels are called
 _KERNEL = os.path.join(_PACKAGE + "dsl", "kernel.py")
 
@@ -28,13 +30,15 @@ class Loc:
     """A line of the user's source, and the function it is in.
 
     ``behind``: if PTX was read, the line of it, or that of a function called here that is inlined,
-    and behind that the line of the PTX.
+    and behind that the line of the PTX. ``calls``: of Python, where that function was called, and
+    the one that calls it, up to the function of the kernel, for which there are none.
     """
 
     file: str
     line: int
     function: str = ""
     behind: Loc | None = field(default=None, compare=False, repr=False)
+    calls: tuple[Loc, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def innermost(self) -> Loc:
@@ -93,8 +97,25 @@ def caller() -> Loc:
     frame = user_frame()
     if frame is None:
         return UNKNOWN
+    return _line(frame, _calls(frame))
+
+
+def _line(frame: FrameType, calls: tuple[Loc, ...] = ()) -> Loc:
     code = frame.f_code
-    return Loc(shortened(code.co_filename), frame.f_lineno, code.co_name)
+    return Loc(shortened(code.co_filename), frame.f_lineno, code.co_name, calls=calls)
+
+
+def _calls(frame: FrameType) -> tuple[Loc, ...]:
+    """Where the function of a frame was called, up to the function of the kernel."""
+    found: list[FrameType] = []
+    above = frame.f_back
+    while above is not None and len(found) < _MOST_CALLS:
+        if above.f_code.co_filename == _KERNEL:
+            return tuple(map(_line, found))
+        if _is_users(above):
+            found.append(above)
+        above = above.f_back
+    return ()  # there is no such function: a program that is built step by step
 
 
 def user_frame() -> FrameType | None:
@@ -115,11 +136,15 @@ def user_frames() -> list[FrameType]:
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        path = frame.f_code.co_filename
-        inside = path.startswith(_BUILDING) or "contextlib" in path
-        if not inside and "__tilesim_helper__" not in frame.f_globals:
+        if _is_users(frame):
             yield frame
         frame = frame.f_back
+
+
+def _is_users(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    inside = path.startswith(_BUILDING) or "contextlib" in path
+    return not inside and "__tilesim_helper__" not in frame.f_globals
 
 
 def of_function(function: Callable[..., object]) -> Loc:

@@ -185,6 +185,10 @@ def _diagnostic(d: Diagnostic) -> dict[str, Any]:
 
 
 def loc_json(loc: Loc) -> dict[str, Any]:
-    """``behind`` is there if PTX was read: its line, or that of an inlined function before it."""
+    """``behind`` is there if PTX was read: its line, or that of an inlined function before it.
+    ``calls`` is there if the line is of a function that the kernel's calls: where, the nearest
+    first."""
     place: dict[str, Any] = {"file": loc.file, "line": loc.line}
+    if loc.calls:
+        place["calls"] = [loc_json(call) for call in loc.calls]
     return place if loc.behind is None else {**place, "behind": loc_json(loc.behind)}

@@ -448,11 +448,13 @@ def _places(
     """Which warp did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
         yield from field(label, side_text(participant, several=several), style)
-        if participant.loc.written in shown:
-            yield f"{' ' * COLUMN}{participant.loc}"
+        loc = participant.loc
+        place = loc.written + tuple(map(str, loc.calls))
+        if place in shown:
+            yield f"{' ' * COLUMN}{loc}"
         else:
-            yield from quoted(participant.loc, COLUMN, style)
-            shown.add(participant.loc.written)
+            yield from quoted(loc, COLUMN, style)
+            shown.add(place)
         label = ""
 
 

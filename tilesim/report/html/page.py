@@ -14,6 +14,7 @@ from tilesim.repair import Repairs
 from tilesim.report.html import timeline, waitfor
 from tilesim.report.html.svg import style
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.source import places
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
 from tilesim.report.text import Folded, conditions, fold, verdict_of
 from tilesim.sim.observers.timeline import Timeline
@@ -251,7 +252,7 @@ def _story(story: Story) -> str:
 
 def code(loc: Loc) -> str:
     """The place and lines around it, if the file can be read."""
-    place = str(loc) if loc.behind is None else f"{loc} ({loc.behind})"
+    place = places(loc)
     lines = excerpt(loc, _AROUND)
     if not any(text.strip() for _, text in lines):
         return f'<div class="dim"><code>{escape(place)}</code></div>'
