@@ -30,6 +30,7 @@ LOOP = "for (int i = 0; i < 4; ++i) "
          "full[1]"),
         ("init(&bars[W][0], 1);", 0, "bars[W][0]"),
         ("init(&bar, 1);", 0, "bar"),
+        ("if (t == 0) init(&full, 1), init(&empty, 4), init_fence();", 1, "empty"),
         # which one it is cannot be told
         ("init(&bar, 1);", 1, None),
         ("init(&bars[w], 1);", 0, None),

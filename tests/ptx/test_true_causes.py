@@ -191,6 +191,22 @@ def test_a_counter_that_is_reset_per_tile(role: str, barriers: str) -> None:
 
 
 @needs.compiler
+def test_a_counter_that_is_reset_per_tile_of_an_unrolled_loop() -> None:
+    """Each copy of the wait has a number for its parity; the culprit is the loop around them."""
+    right = RING.replace("BARRIERS", APART).replace("#pragma unroll 4", "#pragma unroll")
+    right = right.replace("int i = 0; i < n;", "int i = 0; i < 3;")
+    assert verdict(right).verdict == "proved"
+    wrong = right.replace("(void)0;  // consumer", "g = 0;")
+    finding = finding_of(wrong, verdict(wrong))
+    loop = next(n for n, text in enumerate(wrong.splitlines(), 1) if "float sum" in text) - 1
+    assert f"its parity starts over in each turn of the loop at k.cu:{loop}" in finding.cause
+    assert named(wrong, finding)[0].startswith("wait(&full")
+    # a parity that is a number in the source is none that is counted
+    fixed = right.replace("wait(&full[g % 2], (g / 2) & 1);", "wait(&full[g % 2], 0);")
+    assert "starts over" not in finding_of(fixed, verdict(fixed)).cause
+
+
+@needs.compiler
 def test_an_arrival_that_no_warp_makes() -> None:
     source = RING.replace("BARRIERS", APART)
     wrong = source.replace("arrive(&empty[g % 2]);", "if (n > 7) arrive(&empty[g % 2]);")

@@ -17,7 +17,7 @@ from tilesim.analysis.uses_defs import mentioned
 from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbarriers, Tensor
-from tilesim.ir.expr import Expr, Var, walk
+from tilesim.ir.expr import Expr, Var, constant, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -330,9 +330,28 @@ def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
     times, phase = case.history.times, getattr(effect_of(op, fx.Waits), "phase", None)
     for first, last in loops_around(case.mir, op):
         several = 0 < times(warp, last) < times(warp, op.number)
-        if several and _begins_anew(case.mir, phase, range(first, last + 1)):
+        loop = range(first, last + 1)
+        if several and (_begins_anew(case.mir, phase, loop) or _is_unrolled(case.mir, op, loop)):
             return case.mir.code[last].loc
     return None
+
+
+def _is_unrolled(mir: Mir, op: Op, loop: range) -> bool:
+    """Whether a wait is one of several in a loop that a compiler has made of one in the source, and
+    the parity of each is a number, of some 0 and of some 1: it is counted within a turn only."""
+    waits = [w for n in loop for w in mir.effects[n] if isinstance(w, fx.Waits)
+             and mir.code[n].what.loc.written == op.loc.written]  # fmt: skip
+    return {parity for wait in waits for parity in _numbers(mir, wait.phase)} == {0, 1}
+
+
+def _numbers(mir: Mir, value: object) -> set[int | None]:
+    """What a value may be if it is a number or a register that is set to numbers only; None for
+    anything else."""
+    if isinstance(value, Var):
+        given = [e.value for n in mir.setters.get(value.name, ()) for e in mir.effects[n]
+                 if isinstance(e, fx.Defines) and e.var.name == value.name]  # fmt: skip
+        return {constant(v) if isinstance(v, Expr) else None for v in given} or {None}
+    return {constant(value) if isinstance(value, Expr) else None}
 
 
 def _begins_anew(mir: Mir, phase: object, loop: range) -> bool:

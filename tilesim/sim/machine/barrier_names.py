@@ -108,6 +108,8 @@ def _named(above: str, text: str) -> tuple[_Written, ...]:
             continue
         end = _end(text, call.end() - 1)
         inside = text[call.end() : end - 1]
+        if not inside.strip() and "." not in name and "->" not in name:
+            continue  # it is given nothing that it could initialise
         loops = above + text[: call.start()]
         one = _asm(inside, loops) if name in _ASM else _argument(name, inside, loops)
         if one is None:
