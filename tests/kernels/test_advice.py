@@ -37,9 +37,7 @@ def test_who_has_missed_a_phase_is_not_told_of_trips() -> None:
     """Both make four trips; the one that waits twice for the same parity is behind."""
     finding = ts.check(missed.build()).findings[0]
     assert finding.rule == "deadlock"
-    assert (
-        "looks at full[0] too late: phase 1 was over before its wait for phase 0" in finding.cause
-    )
+    assert "waits for phase 0 of full[0] too late: phase 1 is over" in finding.cause
     assert [p.action for p in finding.culprits] == [
         "arrives on full[0] again", "waits for phase 0 too late"
     ]  # fmt: skip
@@ -78,11 +76,8 @@ def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
     """With another parity it would wait for ever."""
     finding = ts.check(staging_guard.build()).findings[0]
     assert (finding.rule, finding.diagnosis) == ("race", "stale_wait")
-    assert finding.cause == (
-        "no instruction arrives on stored[0]: this wait passes at once, every time, and guards "
-        "nothing"
-    )
-    assert finding.fix.startswith("arrive on stored[0] where what this wait guards is done")
+    assert finding.cause == ("no instruction arrives on stored[0]: this wait always passes at once")
+    assert finding.fix.startswith("arrive on stored[0] after the work that this wait must follow")
     only_parity = ts.check(staging_guard.build(guard="constant phase")).findings[0]
     assert only_parity.diagnosis == "stale_wait"
 

@@ -61,11 +61,17 @@ CAUSES = (
     ("arrival_count::short_pipeline", "the next copy starts before a wait on full[1] for this one"),
     ("cta_pairs::pair[ready=own]", "arrives on CTA 0 reports[0], and no warp waits for it"),
     ("cta_pairs::pair[release=own]", "arrives on CTA 1 empty[0], on which no warp waits"),
-    ("empty_tiles::block_sparse[mistake=no wait]", "has not waited for stat_empty in this turn"),
-    ("copy_groups::waited_by_issuers", "nothing makes math (warp 2) wait for that"),
+    (
+        "empty_tiles::block_sparse[mistake=no wait]",
+        "has not waited for stat_empty in this iteration",
+    ),
+    ("copy_groups::waited_by_issuers", "math (warp 2) does not wait for math (warp 0)"),
     ("cluster_arrivals::cta_scope", "has scope cta, and the other side is in another CTA"),
     ("tensor_memory::freed_while_read", "makes it wait for epilogue (warp 0)"),
-    ("printed[open_twice=False,dead_role=False,early_inval=False]", "led to different"),
+    (
+        "printed[open_twice=False,dead_role=False,early_inval=False]",
+        "execute different instructions",
+    ),
 )
 
 

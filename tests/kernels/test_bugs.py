@@ -170,8 +170,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
         "full[0] phase 0: 1 of 2 arrivals pending",
         "1 arrival and 16384 bytes expected",
         "8192 bytes completed by cp.async.bulk.tensor.load",
-        "let as many arrive on full[0] in each phase as it counts: 2 instead of 1, or initialise "
-        "it with 1",
+        "make as many arrivals on full[0] in each phase as it counts: 2 instead of 1, or "
+        "initialise it with 1",
     ),
     "transaction_bytes::half_migrated[api=no arrival]": (
         "no instruction of the kernel arrives on full",

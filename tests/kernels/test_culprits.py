@@ -128,13 +128,13 @@ MISTAKES = (
     (staged, "bytes", "race", "8192 bytes are expected on full["),
     (staged, "group", "race", "wgmma.wait_group 1 does not wait for"),
     (staged, "seldom", "deadlock", "has made all its 3 arrivals"),
-    (staged, "releases", "deadlock", "before it has filled"),
-    (staged, "threads", "race", "goes on with 96 threads"),
+    (staged, "releases", "deadlock", "has filled its slot"),
+    (staged, "threads", "race", "completes with 96 threads"),
     (accumulated, "start", "deadlock", "the producer's first wait must use parity 1"),
     (accumulated, "no wait", "tcgen05-order", "and no warp waits for it"),
-    (accumulated, "slot", "deadlock", "before it has filled"),
+    (accumulated, "slot", "deadlock", "has filled its slot"),
     (accumulated, "early", "tcgen05-order", "this commit comes before"),
-    (accumulated, "hands on", "tcgen05-order", "hands on what tcgen05.ld still uses"),
+    (accumulated, "hands on", "tcgen05-order", "releases what tcgen05.ld still uses"),
 )
 
 

@@ -36,27 +36,28 @@ CAUSES: Mapping[str, str] = {
     "variants::two_queries[fault=guard]": "waits on k_empty[0] a second time, and",
     "variants::two_queries[fault=query]": "slot 1 is accessed after a wait on q_full[0]",
     "variants::two_queries[fault=meeting]": "arrives on v_empty[0] for group 1 (warp 4)",
-    "variants::ring_of_stores[fault=alone]": "nothing makes warp 1 wait for that",
+    "variants::ring_of_stores[fault=alone]": "and warp 1 does not wait for warp 0",
     "variants::copies_by_lanes[fault=warps]": "for the copies of that lane",
-    "variants::copies_by_lanes[fault=slot]": "names another slot than what was used",
+    "variants::copies_by_lanes[fault=slot]": "names another slot than the one used",
     "variants::quarters[fault=part]": "complete the same phase of CTA 0 full[0] fill the",
-    "variants::neighbours[fault=relaxed]": "is relaxed: it hands nothing on",
+    "variants::neighbours[fault=relaxed]": "is relaxed: it releases nothing",
     "variants::in_order[fault=before]": "waits for a flag for CTA 1 warp 1 as well",
     "variants::in_order[fault=behind]": "sets a flag for CTA 0 warp 1 as well",
     "variants::in_order[fault=scope]": "has scope cta, and the other side is in another",
-    "variants::in_order[fault=skip]": "polls turn[0] for another value than it is left",
+    "variants::in_order[fault=skip]": "polls turn[0] for another value than it holds",
     "variants::one_in_flight[fault=fence]": "no wgmma.fence comes between",
-    "variants::one_in_flight[fault=first]": "hands empty[2] back before it has waited",
+    "variants::one_in_flight[fault=first]": "arrives on empty[2] before it has waited",
     "variants::one_in_flight[fault=last]": "no wait_group 0 follows the last",
     "variants::maps_by_turns[fault=acquire]": "acquire comes before this use",
-    "variants::two_lives[fault=early]": "wait for all users before it",
-    "variants::behind_a_grid[fault=none]": "makes the kernel wait for earlier grids",
-    "variants::behind_a_grid[fault=late]": "griddepcontrol.wait comes after what it is for",
-    "variants::across_warps[fault=warp]": "nothing that warp 0 executes before its access",
+    "variants::two_lives[fault=early]": "wait for all users before mbarrier.inval",
+    "variants::behind_a_grid[fault=none]": "the kernel does not wait for earlier grids",
+    "variants::behind_a_grid[fault=late]": "griddepcontrol.wait comes after the access that needs "
+    "it",
+    "variants::across_warps[fault=warp]": "no instruction before the access of warp 0",
     "variants::numbers_drawn[fault=slot]": "is accessed after a wait on CTA 0 full[1]",
-    "variants::own_state[fault=wrap]": "the slot of its arrival starts over before it",
+    "variants::own_state[fault=wrap]": "the slot of the arrivals returns to 0 before this one",
     "variants::own_state[fault=always]": "has not waited for phase 0",
-    "variants::query_per_tile[fault=early]": "arrival on q_empty[0] hands on what read",
+    "variants::query_per_tile[fault=early]": "arrival on q_empty[0] releases what read",
     "variants_blackwell::pair_of_ctas[fault=own]": "on the barrier of another CTA",
     "variants_blackwell::pair_of_ctas[fault=free]": "wait for epilogue (CTA 0",
     "variants_blackwell::scores_in_place[fault=begin]": (
@@ -68,47 +69,47 @@ CAUSES: Mapping[str, str] = {
     ),
     "variants_blackwell::scores_in_place[fault=ahead]": "this wait passes at once",
     "variants_blackwell::two_answers[fault=slot]": "passes a second time on CTA 0 full[0]",
-    "variants_blackwell::two_answers[fault=none]": "waits for nothing that scheduler",
+    "variants_blackwell::two_answers[fault=none]": "waits on no barrier on which scheduler",
     "mistakes::ring[fault=lanes]": "all 32 lanes execute mbarrier.arrive.expect_tx",
     "mistakes::ring[fault=all]": "all 32 lanes execute mbarrier.arrive on",
     "mistakes::ring[fault=again]": "again and has not waited",
     "mistakes::ring[fault=slot]": "the copy fills slot",
     "mistakes::ring[fault=unwaited]": "and no warp waits for it",
     "mistakes::ring[fault=twice]": "initialised with 4, and 8 arrivals",
-    "mistakes::turns[fault=count]": "2 warps come to the named barrier",
-    "mistakes::turns[fault=id]": "no other warp comes to named barrier 3",
-    "mistakes::turns[fault=trips]": "comes 5 times to named barrier 1",
+    "mistakes::turns[fault=count]": "2 warps join the named barrier",
+    "mistakes::turns[fault=id]": "no other warp joins named barrier 3",
+    "mistakes::turns[fault=trips]": "joins named barrier 1 5 times",
     "mistakes::turns[fault=unwaited]": "no warp waits there",
     "mistakes::turns[fault=stray]": "4 warps join the named barrier",
     "mistakes::staged[fault=late]": "cp.async.wait_group 2 does not wait",
     "mistakes::staged[fault=uncommitted]": "cp.async is never committed",
-    "mistakes::in_a_row[fault=cycle]": "each of these waits before it does",
+    "mistakes::in_a_row[fault=cycle]": "each of these warps waits before",
     "mistakes::in_a_row[fault=exit]": "two (warp 1) exits before it",
     "mistakes::in_a_row[fault=once more]": "the last arrival counted for phase 0",
     "mistakes::pair[fault=bytes]": "4096 bytes are expected on CTA 0 full[0]",
     "mistakes::pair[fault=rank]": "initialised with 8, and 16 arrivals",
-    "mistakes::stored[fault=by itself]": "wait for other lanes of it",
+    "mistakes::stored[fault=by itself]": "do not synchronise between the two",
     "mistakes::stored[fault=not met]": "makes it wait for",
     "pipeline_mistakes::attention[fault=count]": "v_empty[0] is initialised with 1, and 2 arrivals",
     "pipeline_mistakes::attention[fault=no acquire]": "arrives on v_empty[0], and no warp waits",
     "pipeline_mistakes::attention[fault=other array]": "completes its bytes on k_full[0]",
-    "pipeline_mistakes::attention[fault=early]": "this arrival hands on what wgmma.mma_async still",
+    "pipeline_mistakes::attention[fault=early]": "this arrival releases what wgmma.mma_async still",
     "pipeline_mistakes::attention[fault=own id]": "barrier 2 counts 256 threads, and only 4 w",
     "pipeline_mistakes::multicast[fault=one of two]": "is initialised with 1, and 2 arrivals",
     "pipeline_mistakes::multicast[fault=no mask]": "12288 completed: one copy is not multicast",
-    "pipeline_mistakes::multicast[fault=own rank]": "and not until math (CTA 1 warp",
+    "pipeline_mistakes::multicast[fault=own rank]": "not until math (CTA 1 warp",
     "pipeline_mistakes::multicast[fault=no barrier]": "waits for cp.async.bulk.tensor.store, and",
-    "pipeline_mistakes::accumulators[fault=flips]": "its parity has changed before all slots",
+    "pipeline_mistakes::accumulators[fault=flips]": "its parity changes before all slots",
     "pipeline_mistakes::accumulators[fault=never flips]": "its parity does not follow the uses",
     "pipeline_mistakes::accumulators[fault=trips]": "phase 1 of ready[1], the last one",
-    "pipeline_mistakes::groups[fault=seldom]": "cp.async.commit_group is left out in some turns",
-    "more_hopper::ping_pong[skips=False]": "each of these waits before",
-    "more_hopper::last_block[fault=relaxed]": "atom is relaxed: it hands nothing on",
-    "more_hopper::last_block[fault=no barrier]": "no barrier of threads lies between",
+    "pipeline_mistakes::groups[fault=seldom]": "do not execute cp.async.commit_group",
+    "more_hopper::ping_pong[skips=False]": "each of these warps waits before",
+    "more_hopper::last_block[fault=relaxed]": "atom is relaxed: it releases nothing",
+    "more_hopper::last_block[fault=no barrier]": "without a barrier of threads before",
     "more_hopper::shared_halves[everywhere=False]": (
-        "until consumer (CTA 0 warp 0) has read, and not until consumer (CTA 1 warp 0) has"
+        "until consumer (CTA 0 warp 0) has read, not until consumer (CTA 1 warp 0) has"
     ),
-    "more_hopper::cp_async_ring[noinc=False]": "without .noinc makes full[0] expect",
+    "more_hopper::cp_async_ring[noinc=False]": "without .noinc adds its arrivals to the count of",
     "more_hopper::cp_async_ring[early=True]": "does not wait for cp.async",
     "more_hopper::row_gather[counted=False]": (
         "512 bytes are expected on full[1] per phase and 384 completed"
@@ -123,20 +124,20 @@ CAUSES: Mapping[str, str] = {
     ),
     "more_memory::stored_partials[read=True]": "not until it has written",
     "more_memory::shared_release[groups=1]": (
-        "until group 0 (warp 0) has read, and not until group 1 (warp 4) has"
+        "until group 0 (warp 0) has read, not until group 1 (warp 4) has"
     ),
-    "more_memory::uneven_rounds[even=False]": "comes 3 times to the cluster barrier",
-    "more_memory::foreign_group[own=False]": "groups that it has not committed",
+    "more_memory::uneven_rounds[even=False]": "joins the cluster barrier 3 times",
+    "more_memory::foreign_group[own=False]": "has committed no group",
     "more_blackwell::two_accumulators[fault=no acquire]": (
         "epilogue (warp 0) arrives on acc_empty[0], and no warp waits for it"
     ),
     "more_blackwell::two_accumulators[fault=other stage]": (
-        "accesses what acc_full[1] vouches for, and has waited on acc_full[0]"
+        "accesses what completes on acc_full[1], and has waited on acc_full[0]"
     ),
-    "more_blackwell::two_q_stages[fault=swapped]": "the commit behind tcgen05.mma is on s_full[",
+    "more_blackwell::two_q_stages[fault=swapped]": "the commit after tcgen05.mma is on s_full[",
     "more_blackwell::pair_ring[tail=False]": "does not wait for the last arrivals",
     "more_blackwell::foreign_commit[fault=other warp]": (
-        "tcgen05.commit of helper (warp 5) vouches for what its own thread has issued"
+        "tcgen05.commit of helper (warp 5) covers only operations of its own thread"
     ),
     "more_blackwell::two_mma_warps[ordered=False]": (
         "first (warp 4) arrives on turn[0], and no warp waits for it"
@@ -147,7 +148,7 @@ CAUSES: Mapping[str, str] = {
 FIXES: Mapping[str, str] = {
     "mistakes::ring[fault=lanes]": "one lane",
     "mistakes::ring[fault=all]": "one lane",
-    "mistakes::ring[fault=again]": "wait before",
+    "mistakes::ring[fault=again]": "before the next arrival on",
     "mistakes::ring[fault=slot]": "name the barrier of slot",
     "mistakes::ring[fault=unwaited]": "wait for full[0]",
     "mistakes::ring[fault=twice]": "4 instead of 8",
@@ -257,7 +258,7 @@ def test_another_group_is_refused_before_it_runs() -> None:
 def test_bytes_hand_over_themselves(kernel: Kernel, fault: str, sends: str) -> None:
     """What is named first is who was taken to hand on, not a wait that is there."""
     finding = check(kernel.build(fault=fault)).findings[0]
-    assert finding.cause.startswith(f"the bytes that {sends} completes on")
+    assert finding.cause.startswith(f"the completion of {sends} on")
     assert [p.action.split()[0] for p in finding.culprits] == ["sends", "waits"]
 
 

@@ -29,5 +29,5 @@ def test_a_bulk_store_without_a_wait_for_earlier_grids_lacks_that() -> None:
     assert report.verdict == "failed"
     for finding in report.findings:
         assert finding.rule == "race"
-        assert finding.cause == "nothing makes the kernel wait for earlier grids"
+        assert finding.cause == "the kernel does not wait for earlier grids"
         assert [p.loc.line for p in finding.culprits] == [at(stored_behind_a_grid, "# stores")]

@@ -61,5 +61,5 @@ def test_the_arrival_that_hands_nothing_on_is_the_cause(
     assert report.verdict == "failed"
     finding = report.findings[0]
     assert finding.rule == rule
-    assert "is relaxed: it hands nothing on" in finding.cause
+    assert "is relaxed: it releases nothing" in finding.cause
     assert [p.loc.line for p in finding.culprits] == [at(rounds, line)]

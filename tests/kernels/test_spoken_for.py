@@ -1,4 +1,4 @@
-"""Where the threads of a warpgroup have to meet before one of them hands on what all have done."""
+"""Where the threads of a warpgroup have to meet before one of them releases what all have done."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_barrier_that_lacks_is_that_of_the_warpgroup(
     assert (finding.rule, finding.diagnosis) == ("race", "no_barrier_before_release")
     assert cause in finding.cause
     assert f"bar.sync of the 128 threads of warps {warps}" in finding.fix
-    assert finding.fix.endswith("before its mbarrier.arrive")
+    assert finding.fix.endswith(f"before the mbarrier.arrive of {cause.partition(' arrives')[0]}")
     with open(__file__) as file:
         (line,) = (n for n, text in enumerate(file, 1) if f"# @{bug}\n" in text)
     assert line in [c.loc.line for c in finding.culprits]
@@ -96,7 +96,8 @@ def test_who_copies_first_in_a_run_is_not_to_be_first() -> None:
     finding = ts.check(stored_by_one.build()).findings[0]
     assert "writes tile[1" in finding.message
     assert finding.fix == (
-        "let warp 0 wait for warp 1's st before its cp.async.bulk.store: bar.sync of the whole CTA "
+        "let warp 0 wait for warp 1's st before its cp.async.bulk.store: bar.sync of the "
+        "whole CTA "
         "in between, or an mbarrier"
     )
     assert ts.check(stored_by_one.build(fixed=True)).verdict == "proved"

@@ -23,7 +23,7 @@ MISTAKES = {
     "a parity that turns with every slot": (
         "if (++s == 3) s = 0, parity ^= 1;\n    }\n    y[", "if (++s == 3) s = 0; parity ^= 1;\n"
         "    }\n    y[", "parity_of_a_wait", "if (++s == 3) s = 0; parity ^= 1;",
-        "wait for the phases of f::full+8 in turn",
+        "wait for every phase of f::full+8 in order",
     ),
     "all lanes arrive": (
         "if (t % 32 == 0) arrive", "arrive", "count_of_arrivals", "arrive(empty + s);",
@@ -31,28 +31,28 @@ MISTAKES = {
     ),
     "no wait of who uses": (
         "      wait(full + s, parity);\n", "", "unobserved", "sum += buf[s][t] + buf[s][255 - t];",
-        "let f (warp 4) wait for f::full+0 before it",
+        "let f (warp 4) wait for f::full+0 before its access",
     ),
     "no wait of who fills": (
         "        wait(empty + s, parity);\n", "", "again_without_a_wait", "expect(full + s, 1024);",
-        "wait before the next arrival on f::full+0",
+        "before the next arrival on f::full+0, wait",
     ),
     "no arrival in one turn": (
         "if (t % 32 == 0) arrive", "if (t % 32 == 0 && (i != 2 || t)) arrive", "left_out",
         "if (t % 32 == 0 && (i != 2 || t)) arrive(empty + s);",
-        "let f (warp 4) arrive on f::empty in every turn",
+        "let f (warp 4) arrive on f::empty in every iteration",
     ),
     "half of the users return in the middle of a turn": (
         "__syncwarp();", "if (group == 2 && i == 2) return;\n      __syncwarp();", "left_its_loop",
         "if (group == 2 && i == 2) return;",
-        "let f (warp 8) arrive for the turns that it leaves out",
+        "let f (warp 8) arrive for the iterations that it leaves out",
     ),
     "a warp of the users leaves the loop": (
         "if (++s == 3) s = 0, parity ^= 1;\n    }\n    y[",
         "if (++s == 3) s = 0, parity ^= 1;\n"
         "      if (t / 32 == 1 && group == 1 && i == 1) break;\n    }\n    y[",
         "left_its_loop", "if (t / 32 == 1 && group == 1 && i == 1) break;",
-        "let f (warp 5) arrive for the turns that it leaves out",
+        "let f (warp 5) arrive for the iterations that it leaves out",
     ),
     "no expectation in one turn": (
         "expect(full + s, 1024);", "if (i != 2) expect(full + s, 1024);", "bytes_of_a_phase",
@@ -71,7 +71,7 @@ OF_CLUSTERS = {
     "all arrive at one CTA": (
         "arrive_at(empty + i % 2, lane)", "arrive_at(empty + i % 2, 0)", "count_of_arrivals",
         "if (lane < 2) arrive_at(empty + i % 2, 0);",
-        "let those of these arrivals that are meant for CTA 1 f::empty+0 name it",
+        "let the arrivals that are meant for CTA 1 f::empty+0 name it",
     ),
 }  # fmt: skip
 #: by kernel
@@ -97,23 +97,24 @@ def test_the_line_to_change_comes_first(
 #: a word that is polled, and what the other warp does: by name what stands for what, and what the
 #: cause begins with, or the lines that are named without one
 WORDS = {
-    "another word": ("", "", "f (warp 0) polls f::words+8, to which nothing stores any more: "
+    "another word": ("", "", "f (warp 0) polls f::words+8, to which no instruction stores again: "
                      "f (warp 1) stores to f::words+4"),
     "another word, and none before": (
-        "words[2] = 0;", "", "f (warp 0) polls f::words+8, to which nothing stores: "
+        "words[2] = 0;", "", "f (warp 0) polls f::words+8, to which no instruction stores: "
         "f (warp 1) stores to f::words+4"),
     "another value": ("words[1] = 1;", "words[2] = 2;", "f (warp 0) polls f::words+8 for another "
-                      "value than it is left with"),
+    "value than it holds at the end"),
     "polls by an atomic": (
         "while (words[2] != 1)", "while (atomicAdd((int *)words + 2, 0) != 1)",
-        "f (warp 0) polls f::words+8, to which nothing stores any more: f (warp 1) stores to "
+        "f (warp 0) polls f::words+8, to which no instruction stores again: f (warp 1) stores "
+        "to "
         "f::words+4"),
     "a store that is still to come": (
         "words[1] = 1;", "{ words[1] = 1; while (words[3] == 0) {} words[2] = 1; }",
-        "f (warp 0) polls f::words+8 for another value than it is left with"),
+        "f (warp 0) polls f::words+8 for another value than it holds at the end"),
     "what is read as a flag": (
         "words[1] = 1;", "words[1] = 1; else while (words[1] == 0) {}",
-        "f (warp 0) polls f::words+8 for another value than it is left with"),
+        "f (warp 0) polls f::words+8 for another value than it holds at the end"),
 }  # fmt: skip
 _WORDS = """
 extern "C" __global__ void f(int *x, int *y, int n) {
@@ -147,7 +148,7 @@ def test_what_is_stored_to_another_word_than_the_polled_one(
     assert finding.diagnosis == "another_value"
     assert finding.cause.startswith(cause)
     line = text.splitlines()[finding.culprits[0].loc.line - 1]
-    assert ("words[1] = 1;" in line) == ("to which nothing" in cause)
+    assert ("words[1] = 1;" in line) == ("to which no instruction" in cause)
 
 
 _ARRIVALS = """

@@ -183,7 +183,7 @@ def test_a_counter_that_is_reset_per_tile(role: str, barriers: str) -> None:
     assert finding.diagnosis == "parity_of_a_wait"
     reset = next(n for n, text in enumerate(wrong.splitlines()) if text.strip() == "g = 0;")
     loop = max(n for n, text in enumerate(wrong.splitlines()[:reset], 1) if "tile < n" in text)
-    assert f"its parity starts over in each turn of the loop at k.cu:{loop}" in finding.cause
+    assert f"its parity starts over in each iteration of the loop at k.cu:{loop}" in finding.cause
     mine = "wait(&empty" if role == "producer" else "wait(&full"
     assert named(wrong, finding)[0].startswith(mine)
     for note in finding.notes:  # nobody would arrive on a barrier by what names another one
@@ -260,7 +260,7 @@ def test_a_commit_behind_the_barrier_is_a_commit() -> None:
     finding = finding_of(wrong, verdict(wrong, 1, 128))
     assert "not committed" not in finding.cause
     assert finding.cause == (
-        "this barrier.sync hands on what cp.async.bulk.store still uses: f (warp 0) waits for that "
+        "this barrier.sync releases what cp.async.bulk.store still uses: f (warp 0) waits for it "
         "only afterwards"
     )
     assert named(wrong, finding)[0] == "__syncthreads();"
@@ -271,7 +271,7 @@ def test_a_commit_behind_the_barrier_is_a_commit() -> None:
 def test_an_operation_that_is_never_committed() -> None:
     wrong = STAGE.replace("commit(), drain()", "drain()")
     finding = finding_of(wrong, verdict(wrong, 1, 128))
-    assert finding.cause == "cp.async.bulk.store is not committed before its group is waited for"
+    assert finding.cause == "cp.async.bulk.store is not committed before the wait for its group"
 
 
 @needs.compiler

@@ -147,8 +147,8 @@ def again_without_a_wait(case: Case) -> Cause | None:
                 f"arrival{also}",
                 (case.warp(side.warp, side.op, what, on),
                  *(() if lost is None else (case.arrives(lost),))),
-                f"wait before the next arrival on {on.label} until its phase is over and what it "
-                "guards is used",
+                f"before the next arrival on {on.label}, wait until its phase is over and its "
+                f"data is used",
             )  # fmt: skip
     return None
 
@@ -197,11 +197,11 @@ def count_of_arrivals(case: Case) -> Cause | None:
         elif without is not None or of_all or (few and _leaves_out(case, on, credits)):
             sides = [*(side for side in sides if side not in init), *init]
         what = f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use"
-        fix = f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
-        fix += f"of {total}, or initialise it with {total}"
+        fix = f"make as many arrivals on {on.label} in each phase as it counts: {on.expected} "
+        fix += f"instead of {total}, or initialise it with {total}"
         if without is not None:
             what += f", and none on {without.label}"
-            fix = f"let those of these arrivals that are meant for {without.label} name it"
+            fix = f"let the arrivals that are meant for {without.label} name it"
         return Cause(what, tuple(sides), fix, facts=Stated(arrivals=(total,)))
     return None
 
@@ -219,10 +219,11 @@ def adds_its_own(case: Case) -> Cause | None:
             if arrives is None or not arrives.lent or made[credit.op.number] or not on.pending:
                 continue
             return Cause(
-                f"{credit.op.mnemonic} without .noinc makes {on.label} expect the arrivals that it "
-                f"makes: the {count(on.expected, 'arrival')} that it counts stay to come",
+                f"{credit.op.mnemonic} without .noinc adds its arrivals to the count of "
+                f"{on.label}: the {count(on.expected, 'arrival')} of the init count are still "
+                f"pending",
                 (case.of(credit, "arrives without .noinc"), *case.inits(on)),
-                f"use .noinc, or let others make the arrivals that {on.label} counts",
+                f"use .noinc, or let other instructions make the arrivals that {on.label} counts",
                 facts=Stated(arrivals=(on.expected,)),
             )
     return None
@@ -399,10 +400,10 @@ def never_arrived(case: Case) -> Cause | None:
         starts = _starts_over(case, on)
         if starts:
             return Cause(
-                f"no instruction arrives on {on.label}: the slot of its arrival starts over before "
-                "it",
+                f"no instruction arrives on {on.label}: the slot of the arrivals returns to 0 "
+                f"before this one",
                 (*starts, *case.inits(on)),
-                "let the slot go through all that there are",
+                "let the slot take every value",
             )
         apart = _from_some_ctas(case, on)
         if apart is not None:
@@ -413,7 +414,7 @@ def never_arrived(case: Case) -> Cause | None:
                 f"{on.label} expects {count(on.expected, 'arrival')} per phase; no instruction "
                 "arrives on it",
                 (where, *case.inits(on)),
-                f"arrive on {on.label} after this, in every turn",
+                f"arrive on {on.label} after this, in every iteration",
                 facts=Stated(arrivals=(on.expected,)),
             )
         if waiters and not any(history.supplies(warp, on) for warp in history.machine.warps):

@@ -114,7 +114,7 @@ def never_executed(case: Case) -> Cause | None:
                          case.warp(warp, op, "is never executed", on),
                          *(case.warp(w.warp, w.op, f"waits for {on.label}, outside of any loop", on)
                            for w in islice(waiting, 1))),
-                        f"let {warp} come to this {op.mnemonic}, or do not wait for it",
+                        f"let {warp} execute this {op.mnemonic}, or remove the wait for it",
                     )  # fmt: skip
     return None
 
@@ -227,7 +227,7 @@ def no_init(case: Case) -> Cause | None:
         return None
     inits = [t for t in history.touched("life") if t.at <= case.made]
     return None if not inits else Cause(
-        "the barriers that are initialised leave this one out",
+        "the initialisation of the barriers leaves this one out",
         (case.of(inits[-1], f"initialises {inits[-1].on.label}"),),
     )  # fmt: skip
 
@@ -253,11 +253,11 @@ def used_before_the_init(case: Case) -> Cause | None:
     ]  # fmt: skip
     sides = [case.warp(warp, op, "initialises barriers") for warp, op in coming[-1:]]
     if before is not None:
-        sides.append(case.warp(side.warp, before, "is the last thing before the use"))
+        sides.append(case.warp(side.warp, before, "is the last instruction before the use"))
     return Cause(
-        f"nothing makes {side.warp} wait for the initialisation of the barriers",
+        f"{side.warp} does not wait for the initialisation of the barriers",
         tuple(sides),
-        "a barrier of threads between the initialisation and the first use",
+        "put a barrier of threads between the initialisation and the first use",
     )
 
 

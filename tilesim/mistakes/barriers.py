@@ -42,13 +42,13 @@ def too_few_threads(case: Case) -> Cause | None:
         threads = _said(effect)
         if threads is None or first.warp not in users or LANES * len(users) <= threads:
             continue
-        own = case.warp(second.warp, last, f"goes on with {threads} threads")
+        own = case.warp(second.warp, last, f"completes with {threads} threads")
         stray = _rarest(case, users, effect.id)
         return Cause(
-            f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
+            f"{len(users)} warps join the named barrier, which completes with {threads} threads",
             (own,) if stray is None else (stray, own),
-            f"let the barrier count all {LANES * len(users)} threads that come to it, or keep the "
-            "others away",
+            f"let the barrier count all {LANES * len(users)} threads that join it, or keep the "
+            f"other warps from joining",
         )
     return None
 
@@ -113,8 +113,8 @@ def unequal_counts(case: Case) -> Cause | None:
     ((side, effect),) = wrong
     other = next(s for s, e in found if _said(e) == right)
     return Cause(
-        f"{count(len(users), 'warp')} come to the named barrier, {right} threads, and it is joined "
-        f"here with {effect.threads}",
+        f"{count(len(users), 'warp')} join the named barrier, {right} threads in all, and here it "
+        f"is joined with {effect.threads}",
         (case.warp(side.warp, side.op, f"joins with {effect.threads} threads"),
          case.warp(other.warp, other.op, f"joins with {right}")),
         f"join with {right} threads",
@@ -156,7 +156,7 @@ def other_counts(case: Case) -> Cause | None:
                         f"there for {effect.threads}",
                         (case.warp(warp, done[-1], f"joins with {own.threads} threads"),
                          case.warp(stuck.warp, op, f"waits for {effect.threads} threads")),
-                        f"join {on.label} with one count: that of all threads that come to it",
+                        f"join {on.label} with one count: that of all threads that join it",
                     )  # fmt: skip
     return None
 
@@ -179,8 +179,8 @@ def rounds(case: Case) -> Cause | None:
         come = LANES * len(users)
         if threads is not None and len(users) > 1 and threads > come:
             return Cause(
-                f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
-                f"it, {come} threads",
+                f"{on.label} counts {threads} threads, and only {len(users)} warps join it, "
+                f"{come} threads",
                 (*_to_none(case, waiter, threads), *_to_themselves(case, waiter),
                  *_at_others(case, waiter, on),
                  case.warp(waiter, op, f"waits for {effect.threads} threads")),
@@ -202,9 +202,9 @@ def rounds(case: Case) -> Cause | None:
             continue
         times = count(len(joins[rare]), "time")
         return Cause(
-            f"{rare} comes {times} to {on.label}, and {waiter} waits there once more",
-            (case.warp(waiter, ours, "goes on"), case.warp(rare, theirs, f"comes {times}")),
-            f"let both come to {on.label} equally often",
+            f"{rare} joins {on.label} {times}, and {waiter} waits there once more",
+            (case.warp(waiter, ours, "goes on"), case.warp(rare, theirs, f"joins {times}")),
+            f"let both join {on.label} equally often",
         )
     return None
 
@@ -260,9 +260,9 @@ def no_other_warp(case: Case) -> Cause | None:
         last = next(map(case.history.latest, before), None)
         own = None if last is None else effect_of(last.op, fx.JoinsBarrier)
         if last is not None and (own is None or own.id != effect.id):
-            sides.append(case.warp(last.warp, last, f"does not come to {on.label} then", on))
+            sides.append(case.warp(last.warp, last, f"does not join {on.label} then", on))
         return Cause(
-            f"no other warp comes to {on.label}",
+            f"no other warp joins {on.label}",
             tuple(sides),
             f"let all threads that {on.label} counts join it by this number, once per round"
             if any(named != on.named for named in case.finding.facts.named) else "",

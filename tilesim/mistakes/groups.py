@@ -125,21 +125,21 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if waited is not None:
         return _too_few(case, side, waited, own, release)
     commit = case.warp(warp, commits[0], "commits it")
-    what = f"no wait_group follows this {op.mnemonic} before what it uses is handed on"
+    what = f"no wait_group follows this {op.mnemonic} before what it uses is released"
     if release is not None:
         kinds = (fx.WaitsGroup, fx.Issues)
         following = history.first(warp, release.issued, *kinds, group=group)
         if following is not None and _pending(following, group) is not None:
             late = case.of(release, f"arrives before {following.op.mnemonic}")
-            return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
-    sides = [] if release is None else [case.of(release, "hands on what it uses")]
+            return Cause(f"this arrival releases what {op.mnemonic} still uses", (late, own))
+    sides = [] if release is None else [case.of(release, "releases what it uses")]
     foreign = _foreign_wait(case, side, group)
     if foreign is not None:
         return Cause(
-            f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
+            f"{foreign.warp} has committed no group: its wait_group waits for nothing",
             (case.warp(foreign.warp, foreign, "waits for groups of its own thread only"), own,
              commit, *sides),
-            f"wait_group in the thread that has committed the {op.mnemonic}",
+            f"execute wait_group in the thread that commits the {op.mnemonic}",
         )  # fmt: skip
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
 
@@ -164,15 +164,16 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
             return None
         late = waited or commit
         return Cause(
-            f"this {hands.op.mnemonic} hands on what {op.mnemonic} still uses",
+            f"this {hands.op.mnemonic} releases what {op.mnemonic} still uses",
             (case.warp(warp, hands, f"comes before {late.op.mnemonic}"), own,
              case.warp(warp, late, "comes only afterwards")),
-            f"commit_group and wait_group for {op.mnemonic} before this {hands.op.mnemonic}",
+            f"execute commit_group and wait_group for {op.mnemonic} before this "
+            f"{hands.op.mnemonic}",
         )  # fmt: skip
     if waited is None:
-        return Cause(f"{op.mnemonic} is committed to no group, and nothing waits for it",
+        return Cause(f"{op.mnemonic} is committed to no group, and no instruction waits for it",
                      (own, *sides))  # fmt: skip
-    return Cause(f"{op.mnemonic} is not committed before its group is waited for",
+    return Cause(f"{op.mnemonic} is not committed before the wait for its group",
                  (own, *sides))  # fmt: skip
 
 
@@ -216,8 +217,8 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
         hands = _just_before(case, side, waited)
         if hands is not None:
             return Cause(
-                f"this {hands.op.mnemonic} hands on what {side.op.mnemonic} still uses: "
-                f"{side.warp} waits for that only afterwards",
+                f"this {hands.op.mnemonic} releases what {side.op.mnemonic} still uses: "
+                f"{side.warp} waits for it only afterwards",
                 (case.warp(side.warp, hands, f"comes before {waited.op.mnemonic}"),
                  case.warp(side.warp, waited, "comes only afterwards"),
                  case.side(side, "is still under way")),
@@ -226,10 +227,10 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
                 "no_barrier_before_release",
             )  # fmt: skip
     return Cause(
-        f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
+        f"{side.warp} waits for {side.op.mnemonic}, and {other.warp} does not wait for {side.warp}",
         (case.side(other, "comes without a barrier of threads"),
          case.warp(side.warp, waited, "waits alone")),
-        f"a barrier of threads between this {waited.op.mnemonic} and the access",
+        f"put a barrier of threads between this {waited.op.mnemonic} and the access",
         "no_barrier_before_release",
     )  # fmt: skip
 
@@ -271,8 +272,9 @@ def _too_few(
         if outside:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
-                (case.warp(side.warp, outside[0], "comes first behind the loop"), own),
-                f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
+                (case.warp(side.warp, outside[0], "is the first access after the loop"), own),
+                f"execute wait_group 0 after the loop, before an access to what "
+                f"{side.op.mnemonic} uses",
                 "no_fence_of_registers" if group == "wgmma" else "",
             )
     commit = case.history.latest(side.warp, END, fx.Commits, first=side.at, group=group)
@@ -287,21 +289,21 @@ def _too_few(
     seldom = _commits_seldom(case, side.warp, waited, group)
     if seldom is not None:
         return Cause(
-            f"{seldom.op.mnemonic} is left out in some turns: {waited.op.mnemonic} {left} counts "
-            "groups",
-            (case.warp(side.warp, seldom.op, "is not executed in every turn"),
+            f"some iterations do not execute {seldom.op.mnemonic}: {waited.op.mnemonic} {left} "
+            f"counts groups",
+            (case.warp(side.warp, seldom.op, "is not executed in every iteration"),
              case.warp(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
-            "commit a group in every turn, also where it is empty",
+            "commit a group in every iteration, also an empty one",
         )  # fmt: skip
     return Cause(
         f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
         (
             case.warp(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
             own,
-            *(() if release is None else (case.of(release, "hands on what it uses"),)),
+            *(() if release is None else (case.of(release, "releases what it uses"),)),
         ),
         f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
-        "group in every turn",
+        f"group in every iteration",
     )
 
 
@@ -351,11 +353,11 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
                 if late is not None:
                     early = case.warp(side.warp, done, f"comes before {late.mnemonic}")
                     return Cause(
-                        f"this {done.op.mnemonic} hands on what {side.op.mnemonic} still uses",
+                        f"this {done.op.mnemonic} releases what {side.op.mnemonic} still uses",
                         (early, own),
                     )
                 return Cause(
-                    f"no tcgen05.wait follows this {side.op.mnemonic} before its warp hands on",
+                    f"no tcgen05.wait follows this {side.op.mnemonic} before its warp arrives",
                     (own,),
                 )
     return None
@@ -378,8 +380,8 @@ def unfenced(case: Case) -> Cause | None:
     return Cause(
         f"no tcgen05.fence::before_thread_sync comes between {earlier.op.mnemonic} and this "
         f"{hands.op.mnemonic}",
-        (case.warp(earlier.warp, hands, "hands on without the fence"),
-         case.warp(earlier.warp, earlier.op, "is what it hands on")),
+        (case.warp(earlier.warp, hands, "releases without the fence"),
+         case.warp(earlier.warp, earlier.op, "is what it releases")),
     )  # fmt: skip
 
 
@@ -394,10 +396,10 @@ def commit_of_another_thread(case: Case) -> Cause | None:
             issues = any(group_of(d.op) == "tcgen05" for d in done)
             if has(credit, fx.Arrives, group="tcgen05") and not issues:
                 return Cause(
-                    f"{credit.op.mnemonic} of {credit.warp} vouches for what its own thread has "
-                    f"issued, and {first.op.mnemonic} is issued by {first.warp}",
+                    f"{credit.op.mnemonic} of {credit.warp} covers only operations of its own "
+                    f"thread, and {first.op.mnemonic} is issued by {first.warp}",
                     (case.of(credit, f"arrives on {credit.on.label}, and has issued nothing"),
-                     case.warp(first.warp, first.op, "is vouched for by no commit")),
+                     case.warp(first.warp, first.op, "is covered by no commit")),
                     f"let {first.warp} execute this {credit.op.mnemonic}",
                 )  # fmt: skip
     return None
@@ -427,7 +429,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
             # what the second side has waited for was committed before the first one was issued
             if credit is before and first.at < link.second.at:
                 return Cause(
-                    f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
+                    f"this commit comes before {first.op.mnemonic}, which it must cover",
                     (own,),
                     f"commit on {on.label} after the last {first.op.mnemonic} of this use",
                 )
@@ -447,16 +449,17 @@ def _committed_elsewhere(case: Case, done: Done, link: Link) -> Cause | None:
         return None
     if _follows_its_wait(case, odd):
         return Cause(
-            f"{second.warp} accesses what {odd.on.label} vouches for, and has waited on {on.label}",
+            f"{second.warp} accesses what completes on {odd.on.label}, and has waited on "
+            f"{on.label}",
             (case.warp(second.warp, second.op, "accesses what is not complete"),
              case.waits(link.wait), case.arrives(odd)),
-            f"access what goes with {on.label}, or wait on {odd.on.label}",
+            f"access what completes on {on.label}, or wait on {odd.on.label}",
         )  # fmt: skip
     product = link.first.op.mnemonic
     return Cause(
-        f"the commit behind {product} is on {odd.on.label}, and {second.warp} waits on {on.label}",
+        f"the commit after {product} is on {odd.on.label}, and {second.warp} waits on {on.label}",
         (case.arrives(odd), case.waits(link.wait)),
-        f"commit on {on.label} behind this {product}",
+        f"commit on {on.label} after this {product}",
     )
 
 
@@ -480,7 +483,7 @@ def one_place(case: Case) -> Cause | None:
     return Cause(
         f"two copies that complete the same phase of {shared[0].label} fill the same bytes",
         tuple(case.side(s, "fills bytes that another copy fills") for s in (second, first)),
-        "let each of the two copies fill its own part",
+        "let each of the two copies fill bytes of its own",
         facts=Stated((shared[0].named,)),
     )
 
@@ -509,7 +512,7 @@ def early_arrival(case: Case) -> Cause | None:
             together = case.loop_of(op) == case.loop_of(first.op)
             if around or (together and len(times) == first.done.nth + 1):
                 return Cause(
-                    f"this arrival on {on.label} hands on what {first.warp} uses only afterwards",
+                    f"this arrival on {on.label} releases what {first.warp} uses only afterwards",
                     _arrival_and_condition(case, first, op, on),
                     f"arrive on {on.label} after the last access of this use",
                 )
@@ -566,9 +569,9 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
                 waited[0].at > made[0].issued or _before_its_slot(case, made[0], waited, passes)
             ):
                 return Cause(
-                    f"{other} hands {on.label} back before it has waited for what is filled",
+                    f"{other} arrives on {on.label} before it has waited for the data",
                     (case.of(made[0], f"arrives on {on.label} first"),),
-                    f"arrive on {on.label} after the wait and the last access of each turn",
+                    f"arrive on {on.label} after the wait and the last access of each iteration",
                 )
     return None
 

@@ -50,11 +50,11 @@ def no_barrier_before_release(case: Case) -> Cause | None:
             on = None if arrival is None else arrival.on
             where = "sets a flag" if on is None else f"arrives on {on.label}"
             return Cause(
-                f"{warp} {where} for {lost.warp} as well, and no barrier of threads lies between",
+                f"{warp} {where} for {lost.warp} as well, without a barrier of threads before",
                 (case.warp(lost.warp, own, f"is not waited for by {warp}"),
                  case.warp(warp, op, f"{where} for all of them", on)),
-                f"a barrier of the threads for which {warp} speaks, "
-                f"{bar_of(case, [warp, *sharing(case, lost)])}, before its {op.mnemonic}",
+                f"execute {bar_of(case, [warp, *sharing(case, lost)])} before the {op.mnemonic} "
+                f"of {warp}",
             )  # fmt: skip
     return None
 
@@ -185,7 +185,7 @@ def never_handed_on(case: Case) -> Cause | None:
         if where is not None:
             sides.append(case.warp(warp, where, f"keeps {warp} from arriving"))
         return Cause(
-            f"{warp} never arrives on {on.label}, whose count leaves it out",
+            f"{warp} never arrives on {on.label}, and the count does not include it",
             (*case.inits(on), *sides),
             f"let {warp} arrive on {on.label} as well, and count it",
         )
@@ -199,24 +199,23 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
     hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
     if hands is not None and case.finding.kind == "race/released-by-lanes":
         return Cause(
-            f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
-            "on what all have accessed",
-            (case.warp(earlier.warp, hands, "hands on for other lanes, which it has not met"),
+            f"the lanes of {earlier.warp} do not synchronise before one of them releases what all "
+            f"have accessed",
+            (case.warp(earlier.warp, hands, "releases for other lanes, without a bar.warp.sync"),
              case.side(earlier, "is the access of other lanes")),
         )  # fmt: skip
     others = _other_warps(case, later, earlier)
     if others:
         bar = bar_of(case, [later.warp, *sharing(case, later), *sharing(case, earlier), *others])
         return Cause(
-            f"nothing makes {names_of([later.warp, *others])} wait for each other between the two "
-            "accesses",
+            f"{names_of([later.warp, *others])} do not synchronise between the two accesses",
             (case.side(later, "comes without a wait for other threads"),
              case.side(earlier, "is the access of other threads")),
-            f"{bar} between the two accesses: threads of other warps race as well",
+            f"put {bar} between the two accesses: threads of other warps race as well",
             "no_barrier_before_release",
         )  # fmt: skip
     return Cause(
-        f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
+        f"the lanes of {later.warp} do not synchronise between the two accesses",
         (case.side(later, "comes without a wait for other lanes"),
          case.side(earlier, "is the access of other lanes")),
     )  # fmt: skip
@@ -264,7 +263,7 @@ def unobserved(case: Case) -> Cause | None:
         wrong = _waits_again(case, second)
         if wrong is not None:
             return Cause(
-                f"{second.warp} waits on {wrong.on.label} a second time, and {first.warp} tells it "
+                f"{second.warp} waits on {wrong.on.label} a second time, and {first.warp} arrives "
                 f"on {on.label}",
                 (case.waits(wrong), case.arrives(lost[0])),
                 f"let {second.warp} wait for {on.label} before its access",
@@ -277,7 +276,7 @@ def unobserved(case: Case) -> Cause | None:
             f"{lost[0].warp} arrives on {on.label}, and no warp waits for it",
             (case.warp(second.warp, before or begin, f"comes without a wait for {on.label}", on),
              case.arrives(lost[0])),
-            f"let {second.warp} wait for {on.label} before it",
+            f"let {second.warp} wait for {on.label} before its access",
         )  # fmt: skip
     return None
 
@@ -405,7 +404,7 @@ def never_waited_for(case: Case) -> Cause | None:
             and p.on is not on and history.number_of(p.on) != history.number_of(on)
         ]  # fmt: skip
         if others and not any(p.on is on and p.at < second.at for p in passed):
-            sides = [case.warp(first.warp, loop, "goes round more often than is waited for")]
+            sides = [case.warp(first.warp, loop, "makes more trips than the loop that waits")]
             waits = case.loop_of(others[-1].op)
             if waits is not None and waits != loop:
                 sides.append(case.warp(others[-1].warp, waits, "waits for fewer copies"))
@@ -438,12 +437,16 @@ def not_in_this_iteration(case: Case) -> Cause | None:
         ):
             continue
         where, array = branch_past(mir, second.op), history.array_name(link.on)
-        sides = [] if where is None else [case.warp(second.warp, where, "is the way past the wait")]
+        sides = (
+            []
+            if where is None
+            else [case.warp(second.warp, where, "skips the wait by this condition")]
+        )
         return Cause(
-            f"{second.warp} has not waited for {array} in this turn of its loop",
+            f"{second.warp} has not waited for {array} in this iteration of its loop",
             (case.warp(second.warp, second.done, f"comes without a wait for {array}", link.on),
              *sides, case.of(wait, "is the last such wait")),
-            f"let {second.warp} wait for {array} in every turn in which it accesses",
+            f"let {second.warp} wait for {array} in every iteration with an access",
         )  # fmt: skip
     return None
 
@@ -519,14 +522,14 @@ def no_wait(case: Case) -> Cause | None:
         # in PTX all warps have one role, and what comes before may be far away
         same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
         if before is not None and (same or has(before, fx.Waits)):
-            what = "and waits for others" if has(before, fx.Waits) else "without a barrier"
+            what = "and waits for another barrier" if has(before, fx.Waits) else "without a barrier"
             sides.insert(0, case.warp(second.warp, before, f"comes before, {what}"))
         on = tracked_by(case, first)
         fix = "" if on is None else (
             f"let {second.warp} wait on {on.label}, on which {first.op.mnemonic} completes, before "
             f"its {second.op.mnemonic}"
         )  # fmt: skip
-        what = f"{second.warp} waits for nothing that {first.warp} arrives on"
+        what = f"{second.warp} waits on no barrier on which {first.warp} arrives"
         return Cause(what, tuple(sides), fix)
     return None
 
@@ -549,22 +552,22 @@ def gap(case: Case) -> Cause | None:
     before = case.history.latest(later.warp, later.at, *_SYNCHRONISE)
     if before is None:
         return _no_synchronisation(case, later, earlier)
-    sides = [case.warp(later.warp, before, "is the last thing before the access that waits")]
+    sides = [case.warp(later.warp, before, "is the last instruction before the access that waits")]
     if before.op.number < later.op.number and behind:
         sides.insert(0, case.side(later, "comes without a barrier"))
     elif before.op.number < later.op.number and later.op.loc.behind is not None:
         # compilers move instructions: what is the last thing before may be far from the gap
         sides.insert(0, case.side(later, "comes without a wait"))
     if before.op.number > later.op.number:
-        own = case.side(later, "comes in the next turn, without a wait")
+        own = case.side(later, "comes in the next iteration, without a wait")
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)
     if has(later, fx.FreesTmem):
         sides.append(case.warp(later.warp, later.op, "frees without having waited"))
     after = next(iter(case.history.between(earlier.warp, earlier.at, case.made)), None)
     if after is not None:
-        sides.append(case.warp(earlier.warp, after, "is the first thing after the access"))
+        sides.append(case.warp(earlier.warp, after, "is the first instruction after the access"))
     return Cause(
-        f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
+        f"no instruction before the access of {later.warp} makes it wait for {earlier.warp}",
         tuple(sides),
         let_wait(case, later, earlier),
     )
@@ -575,7 +578,7 @@ def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
     if earlier.op.number > later.op.number:
         later, earlier = earlier, later
     return Cause(
-        f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
+        f"no instruction before the access of {later.warp} makes it wait for {earlier.warp}",
         (case.side(later, "comes without a wait"),),
         let_wait(case, later, earlier),
     )
@@ -634,21 +637,21 @@ def another_value(case: Case) -> Cause | None:
         if not changes or changes[-1].at < polls[0].at:
             missed = _missed(case, stuck, polls, changes[-1].at if changes else 0)
             if missed is not None:
-                once = " any more" if changes else ""
+                once = " again" if changes else ""
                 return Cause(
-                    f"{stuck.warp} polls {word.name}, to which nothing stores{once}: "
+                    f"{stuck.warp} polls {word.name}, to which no instruction stores{once}: "
                     f"{missed.access.warp.origin} stores to {missed.footprint.name}",
                     (_stored(case, missed, f"stores to {missed.footprint.name}"),
                      case.warp(stuck.warp, polls[-1].access.op, f"polls {word.name} for ever")),
-                    f"store to {word.name}, or poll what is stored to",
+                    f"store to {word.name}, or poll {missed.footprint.name}",
                     facts=Stated((word.named, missed.footprint.named)),
                 )  # fmt: skip
         if changes:
             word = next(a.footprint for a in reversed(polls) if _meet(a, changes[-1]))
             return Cause(
-                f"{stuck.warp} polls {word.name} for another value than it is left with",
+                f"{stuck.warp} polls {word.name} for another value than it holds at the end",
                 (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
-                 _stored(case, changes[-1], "is the last to change what it polls")),
+                 _stored(case, changes[-1], "is the last change of what it polls")),
                 facts=Stated((word.named,)),
             )  # fmt: skip
     return None
@@ -759,11 +762,11 @@ def no_barrier_after_acquire(case: Case) -> Cause | None:
                 if meet(case, warp, last.at, second.warp, second.at):
                     continue
                 return Cause(
-                    f"{warp} waits for a flag for {second.warp} as well, and no barrier of threads "
-                    "lies behind that",
+                    f"{warp} waits for a flag for {second.warp} as well, without a barrier of "
+                    f"threads after it",
                     (case.warp(second.warp, second.done, f"does not wait for {warp}"),
                      case.warp(warp, last, "waits for all of them")),
-                    f"a barrier of the threads for which {warp} waits, behind its {op.mnemonic}",
+                    f"put a barrier of the threads for which {warp} waits after its {op.mnemonic}",
                 )  # fmt: skip
     return None
 
@@ -782,9 +785,9 @@ def landed(case: Case) -> Cause | None:
         ]  # fmt: skip
         if sent and not counted(case, wait):
             return Cause(
-                f"the bytes that {sent[-1].op.mnemonic} completes on {wait.on.label} hand over "
-                "themselves, and nothing that was done before they were sent (A28)",
-                (case.of(sent[-1], "sends the bytes that were waited for"),
+                f"the completion of {sent[-1].op.mnemonic} on {wait.on.label} publishes its own "
+                f"bytes, and no earlier access (A28)",
+                (case.of(sent[-1], "sends the bytes that the wait is for"),
                  case.waits(wait)),
                 f"let {first.warp} arrive at a barrier after its access, and {second.warp} wait "
                 "for that",
@@ -819,9 +822,8 @@ def not_asked(case: Case) -> Cause | None:
         else:
             sides = [_after(case, first, on)]
         return Cause(
-            f"{second.warp} waits on {on.label} until "
-            f"{others[0].warp} has read, "
-            f"and not until {first.warp} has",
+            f"{second.warp} waits on {on.label} until {others[0].warp} has read, not until "
+            f"{first.warp} has",
             (*sides, case.of(others[0], f"arrives on {on.label}"), *case.inits(on),
              case.of(wait, f"waits on {on.label}")),
             f"let {first.warp} arrive on {on.label} as well, and count it",
@@ -874,8 +876,8 @@ def after_the_init(case: Case) -> Cause | None:
                 if inits and 0 < op.number - last.number < _NEAR:
                     last = op
             return Cause(
-                "nothing hands the initialisation on to the warps that use the barrier",
-                (case.warp(side.warp, last, "is the last to initialise"),),
+                "the initialisation is not ordered before the uses by other warps",
+                (case.warp(side.warp, last, "is the last initialisation"),),
             )
     return None
 
@@ -954,7 +956,7 @@ def split_group(case: Case) -> Cause | None:
         case.warp(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
         for side, where in found if where is not None
     )  # fmt: skip
-    what = "the warps of one group are led to different instructions"
+    what = "the warps of one group execute different instructions"
     return Cause(what, sides) if sides else None
 
 
@@ -977,11 +979,11 @@ def uneven_rounds(case: Case) -> Cause | None:
     where = branch_past(mir, odd.op)
     sides = [] if where is None else [case.warp(ending[0], where, "leaves a round out")]
     return Cause(
-        f"{ending[0]} comes {count(len(other), 'time')} to the cluster barrier, and "
+        f"{ending[0]} joins the cluster barrier {count(len(other), 'time')}, and "
         f"{case.sides[0].warp} {count(len(mine), 'time')}",
         (*sides, case.warp(ending[0], other[-1], "ends after this round"),
          case.warp(odd.warp, odd, "is in the same round")),
-        "let every CTA of the cluster come to its barrier equally often",
+        "let every CTA of the cluster join the cluster barrier equally often",
     )  # fmt: skip
 
 
@@ -1004,8 +1006,8 @@ def uneven(case: Case) -> Cause | None:
             if waits is None or loop is None or waits == loop:
                 continue
             sides = (
-                case.warp(side.warp, loop, "goes round once more"),
-                case.warp(seen[-1].warp, waits, "waits once too few"),
+                case.warp(side.warp, loop, "makes one more trip"),
+                case.warp(seen[-1].warp, waits, "waits one time too few"),
             )
             return Cause(
                 f"{seen[-1].warp} does not wait for phase {credit.phase} of {on.label}, the last "
@@ -1062,11 +1064,12 @@ def end_of_the_target(case: Case) -> Cause | None:
         )  # fmt: skip
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
         if done is not None:
-            sides = [case.warp(done.warp, done, "is the last thing that it does")]
+            sides = [case.warp(done.warp, done, "is its last instruction")]
             ops = list(history.code_of(done.warp))
             if ops[-1] is not done.op:
                 sides.append(case.warp(done.warp, ops[-1], "is the end of the kernel"))
-            return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
+            return Cause(f"CTA {cta} can exit after its last instruction: it does not wait for "
+            f"accesses of its peers",
                          tuple(sides))  # fmt: skip
     return None
 
@@ -1080,9 +1083,9 @@ def start_of_the_target(case: Case) -> Cause | None:
         joined = history.latest(side.warp, side.at, fx.JoinsCluster)
         if joined is not None:
             return Cause(
-                f"nothing waits for the cluster barrier between this {joined.op.mnemonic} and the "
-                "first remote access",
-                (case.warp(side.warp, joined, "arrives at it only"), own),
+                f"no barrier.cluster.wait comes between this {joined.op.mnemonic} and the first "
+                f"remote access",
+                (case.warp(side.warp, joined, "only arrives"), own),
             )
         before = reversed(history.between(side.warp, 0, side.at))
         last = next((d for d in before if has(d, fx.JoinsBarrier, fx.InitsMbarrier)
@@ -1121,9 +1124,13 @@ def _unawaited(case: Case, invalidation: Done) -> Cause | None:
     for done in reversed(case.history.between(invalidation.warp, 0, invalidation.at)):
         if not has(done, fx.InvalidatesMbarrier, fx.Elects):
             return Cause(
-                "nothing makes the warp wait for all users before it invalidates",
-                (case.warp(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
-                "let it wait until no warp uses the barrier any more, then invalidate it",
+                "the warp does not wait for all users before mbarrier.inval",
+                (
+                    case.warp(
+                        invalidation.warp, done, "is the last instruction before mbarrier.inval"
+                    ),
+                ),
+                "wait for the last use of the barrier, then invalidate it",
             )
     return None
 
@@ -1138,12 +1145,12 @@ def before_the_grids(case: Case) -> Cause | None:
         elsewhere = any(has(op, fx.WaitsGrids) for op in case.mir.ops())
         waiting = str(side.warp.role) if elsewhere else "the kernel"
         return Cause(
-            f"nothing makes {waiting} wait for earlier grids",
+            f"{waiting} does not wait for earlier grids",
             (case.side(side, "comes without a wait for them"),),
         )
     return Cause(
-        f"this {waits[0].mnemonic} comes after what it is for",
+        f"this {waits[0].mnemonic} comes after the access that needs it",
         (case.warp(side.warp, waits[0], "comes too late"),
          case.side(side, "comes before it")),
-        f"{waits[0].mnemonic} before the first use of what earlier grids produce",
+        f"execute {waits[0].mnemonic} before the first use of what earlier grids produce",
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tilesim.analysis.uses_defs import mentions, sets
-from tilesim.files import CUDA_ENDINGS
 from tilesim.findings.finding import Iteration, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import (
@@ -60,22 +59,21 @@ def _phase_missed(case: Case, stuck: Waiting, want: int) -> Cause:
         same = before and history.number_of(before[0].on) == history.number_of(on)
         if early.warp is not warp and not same:
             return Cause(
-                f"{on.label} is handed back to {warp} before it has filled what goes with it: the "
-                "arrival names another slot than what was used, or comes too soon",
+                f"{on.label} is released to {warp} before {warp} has filled its slot: the arrival "
+                f"names another slot than the one used, or comes too early",
                 (case.arrives(early), own),
                 "arrive on the barrier of the slot that was used, after its use",
             )
         if before and before[0].phase < 0 and history.supplies(warp, before[0].on):
-            return at_once(case, before[0], f"{warp} has yet to fill what it guards")
+            return at_once(case, before[0], f"{warp} has not filled its data yet")
     steps = _stepped_twice(case, stuck) or ([] if seen else _steps_of_parity(case, stuck))
     anew = None if steps else starts_over(case, warp, stuck.op)
     if anew is not None:
         return starting_over(case, on, own, anew, f"{what}: its parity")
-    divides = "/" if stuck.op.loc.file.endswith(CUDA_ENDINGS) else "//"
     return Cause(
         what,
         (*(case.warp(warp, step, "changes its parity") for step in steps), own),
-        f"wait for the phases of {on.label} in turn: the parity is (use {divides} slots) & 1",
+        f"wait for every phase of {on.label} in order: phase n has parity n & 1",
     )
 
 
@@ -86,18 +84,21 @@ def _never_released(case: Case, stuck: Waiting) -> Cause:
     first = _first_of_others(case, stuck)
     if first is not None:
         before = case.of(first, f"arrives on {first.on.label} before anything is filled")
-        return Cause(f"{on.label} gets no first arrival, as others of its array do", (before, own))
+        return Cause(
+            f"no first arrival is made on {on.label}; other barriers of its array have one",
+            (before, own),
+        )
     steps = _steps_of_parity(case, stuck)
     if steps:
         return Cause(
-            f"{warp} waits for a first arrival on {on.label} although it has not filled that: its "
-            "parity has changed before all slots were used",
+            f"{warp} waits for a first arrival on {on.label} and has not filled that slot: its "
+            f"parity changes before all slots are used",
             (*(case.warp(warp, loc, "changes its parity") for loc in steps), own),
-            "change the parity once per round of the slots, where the slot is 0 again",
+            "change the parity once per round of the slots, when the slot returns to 0",
         )
     other, release = history.suppliers(warp)[0]
-    sides = [own, case.warp(other, release, "would arrive only afterwards")]
-    fix = f"start with parity 1 on {on.label}: the phase before the first is over"
+    sides = [own, case.warp(other, release, "arrives only afterwards")]
+    fix = f"start with parity 1 on {on.label}: that wait passes on a new barrier"
     loop = None if history.slots_of(on) > 1 else case.loop_of(release)
     if loop is not None:
         sides.append(case.warp(other, loop, "has made no arrival before this loop"))
@@ -257,12 +258,12 @@ def left_out(case: Case) -> Cause | None:
             array = history.array_name(stuck.on)
             bare = [d for d in iteration if history.acts_on(d, stuck.on, fx.Expects)]
             return Cause(
-                f"{warp} has been through a turn of its loop without an arrival on {array}, and "
-                f"{stuck.warp} waits for it",
+                f"{warp} executes an iteration of its loop without an arrival on {array}, and "
+                f"{stuck.warp} waits for that arrival",
                 (*(case.warp(warp, d, "expects bytes and does not arrive") for d in bare[:1]),
-                 case.warp(warp, where, "does not hold in every turn"),
-                 case.warp(warp, op, "is left out then")),
-                f"let {warp} arrive on {array} in every turn",
+                 case.warp(warp, where, "is false in some iterations"),
+                 case.warp(warp, op, "is not executed then")),
+                f"let {warp} arrive on {array} in every iteration",
             )  # fmt: skip
     return None
 
@@ -321,7 +322,7 @@ def left_its_loop(case: Case) -> Cause | None:
                 "waits",
                 (case.warp(warp, where, "leaves its loop"),
                  case.warp(warp, credit.op, f"arrives on {history.array_name(on)} until then", on)),
-                f"let {warp} arrive for the turns that it leaves out, or go on with its loop",
+                f"let {warp} arrive for the iterations that it leaves out, or stay in its loop",
             )  # fmt: skip
     return None
 
@@ -370,10 +371,10 @@ def without_a_peer(case: Case) -> Cause | None:
                 where = _passed_by(case, warp, peer, op)
                 if where is not None:
                     return Cause(
-                        f"{warp} does not arrive on {on.label} in phase {stuck.phase}, as it did "
-                        f"in the one before and as {peer} does",
-                        (case.warp(warp, where, "does not hold in this turn"),
-                         case.warp(warp, op, "is left out then", on)),
+                        f"{warp} does not arrive on {on.label} in phase {stuck.phase}; it did in "
+                        f"the phase before, and {peer} does now",
+                        (case.warp(warp, where, "is false in this iteration"),
+                         case.warp(warp, op, "is not executed then", on)),
                         f"let {warp} arrive on {on.label} in every phase",
                     )  # fmt: skip
     return None
@@ -405,7 +406,7 @@ def to_itself(case: Case) -> Cause | None:
                 continue
             if {w.role for w in history.waiters(other)} == {credit.warp.role}:
                 return Cause(
-                    f"{credit.warp} arrives on {other.label}, for which only it waits itself, and "
+                    f"{credit.warp} arrives on {other.label}, on which no other warp waits, and "
                     f"no instruction arrives on {on.label}",
                     (case.arrives(credit),
                      case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
@@ -454,8 +455,8 @@ def _too_late(case: Case, stuck: Waiting, *, in_cycle: bool = False) -> Cause | 
         return None
     other = again[-1]
     return Cause(
-        f"{stuck.warp} looks at {on.label} too late: phase {other.phase} was over before its wait "
-        f"for phase {late}, as {other.warp} does not wait for it",
+        f"{stuck.warp} waits for phase {late} of {on.label} too late: phase {other.phase} is "
+        f"over, as {other.warp} does not wait for {stuck.warp}",
         (case.of(other, f"arrives on {on.label} again"),
          case.warp(stuck.warp, stuck.op, f"waits for phase {late} too late")),
         f"let {other.warp} wait for {stuck.warp} before it arrives again",
@@ -498,7 +499,7 @@ def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
         what = f"waits before its {release.mnemonic} at line {release.loc.line}"
         sides.append(case.warp(warp, op, what))
     return Cause(
-        "each of these waits before it does what the one before it waits for",
+        "each of these warps waits before the instruction that the previous one waits for",
         tuple(sides),
         "" if case.finding.kind == "deadlock/joins-too-early" else "let one of them arrive first",
     )

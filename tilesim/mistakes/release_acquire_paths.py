@@ -179,7 +179,7 @@ def weak(case: Case) -> Cause | None:
             fence = _fence(case, done.warp, between, releases=releases) if quiet else None
             reach = getattr(effect, "scope", "cluster")
             if quiet and fence is None:
-                what = "is relaxed: it hands nothing on" if releases else (
+                what = "is relaxed: it releases nothing" if releases else (
                     "is relaxed: it orders no accesses"
                 )  # fmt: skip
                 fix = f"let this {done.op.mnemonic} {'release' if releases else 'acquire'}, or put "
@@ -190,9 +190,9 @@ def weak(case: Case) -> Cause | None:
                 if _REACH[reach] >= _apart(first.warp, second.warp) or not _matters(case, effect):
                     continue
                 what = f"has scope {reach}, and the other side is in another CTA"
-                fix = f"give this {done.op.mnemonic} a scope that both sides are in"
+                fix = f"give this {done.op.mnemonic} a scope that includes both sides"
             sides = [
-                case.warp(done.warp, done, f"{'hands' if releases else 'takes'} nothing over", on)
+                case.warp(done.warp, done, f"{'releases' if releases else 'acquires'} nothing", on)
             ]
             if isinstance(effect, fx.Reads | fx.Writes) and other.op is not done.op:
                 said = f"{'reads' if releases else 'sets'} the same word"
@@ -263,7 +263,7 @@ def too_narrow(case: Case) -> Cause | None:
         f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
         (case.side(side, f"accesses the word with scope {scope}"),
          *(case.side(o, "accesses the same word") for o in others)),
-        f"give this {side.op.mnemonic} a scope that both sides are in",
+        f"give this {side.op.mnemonic} a scope that includes both sides",
     )  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def stale_wait(case: Case) -> Cause | None:
                 what += "parity does not follow the uses of the barrier"
                 again = case.of(wait, f"passes {label} again on the phase it has seen")
                 steps = [
-                    case.warp(warp, loc, "steps the slot, and nothing the parity")
+                    case.warp(warp, loc, "advances the slot, and no instruction changes the parity")
                     for loc in _steps_slot_only(case, wait)
                 ]
                 anew = None if steps else starts_over(case, warp, wait.op)
@@ -302,11 +302,10 @@ def _unsupplied(case: Case, wait: Touch) -> Cause:
     """A wait on a barrier on which no instruction arrives."""
     label = wait.on.label
     return Cause(
-        f"no instruction arrives on {label}: this wait passes at once, every time, and guards "
-        "nothing",
+        f"no instruction arrives on {label}: this wait always passes at once",
         (case.of(wait, f"waits on {label}, of which no phase completes"), *case.inits(wait.on)),
-        f"arrive on {label} where what this wait guards is done, and let the wait's parity follow "
-        "the uses",
+        f"arrive on {label} after the work that this wait must follow, and let the parity of the "
+        f"wait follow the uses",
     )
 
 
@@ -315,10 +314,9 @@ def starting_over(case: Case, on: Mbarrier, wait: Participant, loop: Loc, what: 
     warp = case.history.warp(wait.cta, wait.warp)
     assert warp is not None
     return Cause(
-        f"{what} starts over in each turn of the loop at {loop.short}",
+        f"{what} starts over in each iteration of the loop at {loop.short}",
         (wait, case.warp(warp, loop, "lets the parity start over")),
-        f"carry what the parity of {on.label} is made of from turn to turn of the loop at "
-        f"{loop.short}, instead of starting it over in each",
+        f"carry the parity of {on.label} from iteration to iteration of the loop at {loop.short}",
     )
 
 
@@ -402,7 +400,7 @@ def early_wait(case: Case) -> Cause | None:
             continue
         first = next(iter(case.history.passes(link.second.warp, link.on)), None)
         if first is not None and first.phase < 0:
-            return at_once(case, first, f"{link.first.warp} has yet to fill what it guards")
+            return at_once(case, first, f"{link.first.warp} has not filled its data yet")
     return None
 
 

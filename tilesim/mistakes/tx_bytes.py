@@ -282,7 +282,7 @@ def _in_other_turns(b: _Balance) -> Iterator[Participant]:
                 continue
             named = history.acts_on(op, b.on, fx.Expects, fx.Arrives)
             if named and history.executions(copy.warp, op.number):
-                yield b.case.warp(copy.warp, op, "expects bytes in other turns of the loop")
+                yield b.case.warp(copy.warp, op, "expects bytes in other iterations of the loop")
                 return
 
 
