@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 
 import pytest
@@ -11,6 +12,10 @@ import pytest
 # Python's 700 are a third of the processor time of many small tests: what there is to go through
 # grows with every module, parameter and cache of some ten thousand tests, and hardly any of it ends
 gc.set_threshold(300_000, 10, 10)
+
+
+# reports in the tests are as wide as those in a file, however wide the terminal of the tests is
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_collection_finish() -> None:

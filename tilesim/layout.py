@@ -16,6 +16,8 @@ from tilesim.wording import printable
 WIDTH = 100
 #: narrower terminals are written over
 LEAST = 50
+#: characters of a line of source; longer ones are of no source that is written by hand
+_LONGEST = 2000
 #: where texts begin that stand behind a name
 COLUMN = 12
 #: colours of verdicts, the best first
@@ -80,6 +82,10 @@ def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
     ) or [first.rstrip()]
 
 
+def _bounded(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 def line_of(loc: Loc) -> str:
     """The line, stripped; empty if the file cannot be read or is not to be shown."""
     return excerpt(loc, 0)[0][1].strip()
@@ -95,28 +101,24 @@ def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
     return lines or [(loc.line, "")]
 
 
-def quoted(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterator[str]:
-    """``file:line`` and the line itself, if the file can be read."""
+def quoted(loc: Loc, indent: int, *, place: bool = True) -> Iterator[str]:
+    """``file:line`` and the line itself, whole, if the file can be read: what is at its end may be
+    what is wrong."""
     pad = " " * indent
     if place:
         yield f"{pad}{loc}"
     text = line_of(loc)
     if text:
-        room = max(style.width - indent - len(str(loc.line)) - 5, 20)
-        yield f"{pad}  {loc.line} | {_cut(text, room)}"
+        yield f"{pad}  {loc.line} | {_bounded(text)}"
     for call in loc.calls:
-        yield f"{pad}  {_cut(_called(call), max(style.width - indent - 2, 20))}"
+        yield f"{pad}  {_bounded(_called(call))}"
     while (behind := loc.behind) is not None:
         said = " ".join(line_of(behind).split())
         # the last one is the line of PTX; one before it is in a function that is called at `loc`
         called = "" if behind.behind is None else f" (called at {loc.short})"
         loc, found = behind, f"{behind.short}{called} | {said}".removesuffix(" | ")
-        yield f"{pad}  {_cut(found, max(style.width - indent - 2, 20))}"
+        yield f"{pad}  {_bounded(found)}"
 
 
 def _called(call: Loc) -> str:
     return f"called at {call} | {' '.join(line_of(call).split())}".removesuffix(" | ")
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 3]}..."

@@ -13,7 +13,7 @@ import pytest
 from tilesim.cli.options import style_for
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
-from tilesim.layout import Style
+from tilesim.layout import Style, quoted
 from tilesim.report.result import Failure, Rejected, Result
 from tilesim.report.text import render, result_text
 
@@ -51,7 +51,8 @@ def test_messages_are_as_written_down(name: str) -> None:
 def test_lines_fit_the_terminal(name: str, width: int) -> None:
     params = {"parity": 0} if name == "pipeline" else {}
     text = result_text(checked(name, **params), Style(width))
-    long = [row for row in text.splitlines() if len(row) > width]
+    rows = (row for row in text.splitlines() if not re.match(r" +\d+ \| ", row))  # of source
+    long = [row for row in rows if len(row) > width]
     assert all(len(row.split()) <= 2 for row in long), "only words that cannot be broken"
 
 
@@ -92,7 +93,10 @@ def test_colour_only_on_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "72")
     assert style_for(_Terminal()) == Style(72, colour=True)
+    assert style_for(io.StringIO()) == Style(72, colour=False)
+    monkeypatch.setenv("COLUMNS", "")
     assert style_for(io.StringIO()) == Style(100, colour=False)
+    monkeypatch.setenv("COLUMNS", "72")
     monkeypatch.setenv("NO_COLOR", "1")
     assert style_for(_Terminal()) == Style(72, colour=False)
     monkeypatch.delenv("NO_COLOR")
@@ -100,3 +104,17 @@ def test_colour_only_on_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) 
     assert style_for(_Terminal()).colour is False
     monkeypatch.setenv("COLUMNS", "200")
     assert style_for(_Terminal()).width == 100
+    assert style_for(io.StringIO()).width == 100
+
+
+def test_a_line_of_source_is_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong may stand at its end; a file that is no source has bounds."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"k.mbarrier.wait(full[{'x' * 300}], phase & 1)", "ld " * 200 + "[%r1];", "y" * 5000]
+    Path("k.py").write_text("\n".join(lines))
+    behind = Loc("k.py", 2)
+    shown = list(quoted(Loc("k.py", 1, behind=behind), 4))
+    assert shown[1] == f"      1 | {lines[0]}"
+    assert shown[2] == f"      k.py:2 | {lines[1]}"
+    (_, long) = quoted(Loc("k.py", 3), 4)
+    assert long == f"      3 | {'y' * 2000}..."

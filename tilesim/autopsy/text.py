@@ -194,7 +194,7 @@ def _finding(finding: Finding, style: Style) -> Iterator[str]:
     for side in sides[:_CULPRITS]:
         yield from _part(label, side_text(side, several=several), style)
         if side.loc.written not in shown:
-            yield from (printable(line, "") for line in quoted(side.loc, COLUMN, style))
+            yield from (printable(line, "") for line in quoted(side.loc, COLUMN))
         shown.add(side.loc.written)
         label = ""
     if finding.fix:

@@ -251,15 +251,19 @@ deny_option: Decorator = click.option(
 
 
 def style_for(stream: TextIO) -> Style:
-    """Colour and the terminal's width on a terminal, neither in a file or pipe.
+    """Colour and the terminal's width on a terminal, neither in a file or pipe; at most so wide as
+    can be read.
 
     ``NO_COLOR`` turns colour off, ``FORCE_COLOR`` on, also where there is no terminal; the width is
-    ``COLUMNS`` if that is set.
+    ``COLUMNS`` if that is set, also where there is none.
     """
     forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
-    if not stream.isatty() and not forced:
-        return PLAIN
-    width = min(get_terminal_size((PLAIN.width, 24)).columns, PLAIN.width)
+    terminal = stream.isatty() or forced
+    width = PLAIN.width
+    if terminal or os.environ.get("COLUMNS"):
+        width = min(get_terminal_size((PLAIN.width, 24)).columns, PLAIN.width)
+    if not terminal:
+        return Style(width)
     plain = os.environ.get("TERM") == "dumb" and not forced
     return Style(width, colour=not plain and not os.environ.get("NO_COLOR"))
 

@@ -1,12 +1,6 @@
 """Text reports: what, where, why, notes and fix, always in this order.
 
-Findings that several CTAs or warps share, folded into one.
-
-Text reports: what, where, why, notes and fix, always in this order.
-
-What a run models, and what it does not.
-
-Reports on kernels of PTX, and what became of kernels that could not be checked.
+Findings that several CTAs or warps share are folded into one.
 """
 
 from __future__ import annotations
@@ -324,7 +318,7 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
                 # commands stand as they are to be typed
                 yield from [f"  {line}"] if line.startswith(" ") else wrapped(line, 2, 4, style)
             for place in places:
-                yield from quoted(place, 6, style, place=len(places) > 1)
+                yield from quoted(place, 6, place=len(places) > 1)
 
 
 def _head(result: Result, style: Style) -> str:
@@ -453,7 +447,7 @@ def _places(
         if place in shown:
             yield f"{' ' * COLUMN}{loc}"
         else:
-            yield from quoted(loc, COLUMN, style)
+            yield from quoted(loc, COLUMN)
             shown.add(place)
         label = ""
 
@@ -506,7 +500,7 @@ def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -
     label = "denied" if leaning in result.denied else label
     yield from field(label, f"{leaning.name}: {leaning.text}", style, indent=2)
     for loc in leaning.locs[: detail.places]:
-        yield from quoted(loc, COLUMN, style)
+        yield from quoted(loc, COLUMN)
     left = leaning.locs[detail.places :]
     if left:
         yield from field("", f"and {', '.join(map(story.short, left))}", style)
@@ -515,7 +509,7 @@ def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -
 def _diagnostic(d: Diagnostic, style: Style, *, source: bool) -> Iterator[str]:
     yield from wrapped(f"{d.loc}: {d.message} [{d.rule}]", 2, 6, style)
     if source:
-        yield from quoted(d.loc, 6, style, place=False)
+        yield from quoted(d.loc, 6, place=False)
     if d.fix:
         yield from wrapped(f"fix: {d.fix}", 6, 11, style)
 
