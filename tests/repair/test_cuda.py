@@ -24,7 +24,7 @@ from tilesim.ptx.launch import Launch, Pointer, Scalar
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.repair import Wanted
-from tilesim.repair.cuda import Source
+from tilesim.repair.cuda import Source, of_file
 from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
@@ -275,6 +275,27 @@ def test_statements_of_a_file() -> None:
     assert kinds == [("simple", 1, 1), ("if", 2, 4), ("simple", 5, 5), ("switch", 6, 9)]
     assert [s.first - base for s in found.whole(base + 4)] == [2]
     assert not [s for s in found.whole(base + 7) if s.kind == "simple"]  # two in a line
+
+
+def test_helpers_of_headers_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a namespace may have another name in the kernel; headers may include each other."""
+    monkeypatch.chdir(tmp_path)
+    Path("inner.h").write_text('#include "k.cu"\n' + HEAD)
+    Path("outer.cuh").write_text('#pragma once\n  # include "inner.h"\n#include "none.h"\n')
+    Path("own.h").write_text(f"namespace own {{\n{HEAD}}}\n")
+    barrier = [BarSync(id=Const(1), threads=Const(64))]
+    kernel = "__global__ void f() {\n}\n"
+    for include, spelled in (
+        ('"outer.cuh"', "bar_sync(1, 64);"),
+        ('"own.h"', 'asm volatile("barrier.sync.aligned 1, 64;" ::: "memory");'),
+        ("<outer.cuh>", 'asm volatile("barrier.sync.aligned 1, 64;" ::: "memory");'),
+    ):
+        Path("k.cu").write_text(f"#include {include}\n{kernel}")
+        source = of_file("k.cu")
+        assert source is not None
+        assert source.spelled(barrier) == (spelled,)
 
 
 def test_what_a_file_calls_by_a_name_is_called_so() -> None:

@@ -7,6 +7,7 @@ two statements in a line) is no place for a patch.
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,10 @@ _CONSTRAINT = re.compile(r'"[+=&]*[a-z]"\s*\(')
 _ARRIVAL = re.compile(r"(mbarrier\.arrive(?!\.(?:expect_tx|noComplete))[\w.:]*) _, \[(\S+)\]")
 _RANK = re.compile(r"mov\.u32 %0, %%cluster_ctarank;?")
 _MAPA = re.compile(r"mapa\.shared::cluster\.u32 (\S+), (\S+), (\S+)")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_NAMESPACE = re.compile(r"\bnamespace\s+\w+\s*\{")
+#: how often headers are followed that headers include
+_DEEPEST = 4
 _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -220,8 +225,25 @@ class Source:
 
     @cached_property
     def helpers(self) -> tuple[Helper, ...]:
+        """The functions that are nothing but inline PTX: of the file, then of the headers beside it
+        that it includes, but for those with namespaces."""
+        headers = (h for h in self._headers(_DEEPEST) if not _NAMESPACE.search(h.text))
+        return self.own_helpers + tuple(h for source in headers for h in source.own_helpers)
+
+    @cached_property
+    def own_helpers(self) -> tuple[Helper, ...]:
         """The functions of the file that are nothing but inline PTX."""
         return tuple(h for f in self.functions if (h := self._helper(f)) is not None)
+
+    def _headers(self, depth: int) -> dict[Source, None]:
+        """The headers that a file includes by a name in quotes, and those that they include."""
+        found: dict[Source, None] = {}
+        folder = os.path.dirname(self.file)
+        for name in _INCLUDE.findall(self.text) if depth else ():
+            source = of_file(os.path.join(folder, name))
+            if source is not None:
+                found |= {source: None} | source._headers(depth - 1)
+        return found
 
     def _helper(self, function: Function) -> Helper | None:
         body = function.body.statements
