@@ -16,6 +16,8 @@ from xml.etree import ElementTree as Xml
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.test_folder import ARRIVE
+from tests.cli.test_ptx import LAUNCH, PTX
 from tilesim.cli import main
 from tilesim.cli.check import command as check_command
 from tilesim.report.ci import FORMATS
@@ -139,26 +141,45 @@ def test_the_action_passes_inputs_through_the_environment() -> None:
         assert "${{" not in "".join(block), "an input must not become part of a command"
 
 
-@pytest.mark.parametrize(("params", "code"), [("--param parity=1", 0), ("--param parity=0", 1)])
+@pytest.mark.parametrize(
+    ("targets", "arguments", "code"),
+    [
+        ("p*r.py", "--param parity=1", 0), ("p*r.py", "--param parity=0", 1),
+        ("p*r.py\n", "--param\nparity=0\n--source-root\nmy kernels\n", 1),
+        ("my kernels/p*.py\npair.py\n", "--param parity=1", 0), ("my kernels/pair.py\n", "", 0),
+    ],
+)  # fmt: skip
 def test_the_script_of_the_action_runs(
-    tilesim_cli: Invoke, tmp_path: Path, params: str, code: int
+    tilesim_cli: Invoke, tmp_path: Path, targets: str, arguments: str, code: int
 ) -> None:
     script = re.findall(r"run: \|\n((?:        .*\n)+)", (ROOT / "action.yml").read_text())[0]
     shim = tmp_path / "tilesim"
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tilesim "$@"\n')
     shim.chmod(0o755)
+    Path("my kernels").mkdir()
+    shutil.copy("pair.py", "my kernels")
     env = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TARGETS": "p*r.py",
-        "ARGUMENTS": params, "SARIF": "t.sarif", "HTML": "", "GITHUB_OUTPUT": "outputs",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TARGETS": targets,
+        "ARGUMENTS": arguments, "SARIF": "t t.sarif", "HTML": "", "GITHUB_OUTPUT": "outputs",
         "GITHUB_STEP_SUMMARY": "summary.md",
     }  # fmt: skip
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", dedent(script)]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     assert Path("outputs").read_text() == f"exit-code={code}\n"
-    assert len(json.loads(Path("t.sarif").read_text())["runs"][0]["results"]) == code
+    assert len(json.loads(Path("t t.sarif").read_text())["runs"][0]["results"]) == code
     assert done.stdout.count("::error") == code
-    assert "pair.py::pair" in Path("summary.md").read_text()
+    summary = Path("summary.md").read_text()
+    assert ("| `my kernels/pair.py::pair" in summary) == ("my kernels/" in targets)
+    assert ("| `pair.py::pair" in summary) == (targets != "my kernels/pair.py\n")
+
+
+def test_the_action_pins_what_it_uses() -> None:
+    used = re.findall(r"uses: (\S+)(.*)", (ROOT / "action.yml").read_text())
+    assert len(used) == 4
+    for action, version in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)
+        assert re.fullmatch(r" # v\d+\.\d+\.\d+", version)
 
 
 def test_the_hook_passes_over_files_without_kernels(tilesim_cli: Invoke) -> None:
@@ -206,13 +227,16 @@ def test_the_hook_gates_python_and_program_files(tilesim_cli: Invoke, tmp_path: 
         Path(f"{name}.tile").write_text(shown.stdout)
         listed = tilesim_cli("show", "--mir", f"{name}.tile")
         Path(f"{name}.mir").write_text(listed.stdout)
-    right = ["kernels/pair.py", "kernels/empty.py", "right.tile", "right.mir"]
-    touched = [*right, "kernels/notes.md", "pair.py"]
+    for name, arrive in (("right", ARRIVE), ("wrong", "")):
+        Path(f"{name}.ptx").write_text(PTX.replace("ARRIVE", arrive))
+        Path(f"{name}.json").write_text(json.dumps(LAUNCH))
+    right = ["kernels/pair.py", "kernels/empty.py", "right.tile", "right.mir", "right.ptx"]
+    touched = [*right, "kernels/notes.md", "pair.py", "right.json"]
     fitting = [name for name in touched if re.search(fields["files"], name)]
     assert fitting == right
     assert tilesim_cli(*arguments, *fitting).exit_code == 0
-    for wrong in ("wrong.tile", "wrong.mir"):
+    for wrong, kernel in (("wrong.tile", "pair"), ("wrong.mir", "pair"), ("wrong.ptx", "k")):
         assert re.search(fields["files"], wrong)
         failed = tilesim_cli(*arguments, *fitting, wrong)
         assert failed.exit_code == 1
-        assert f"FAILED {wrong}::pair" in failed.output
+        assert f"FAILED {wrong}::{kernel}" in failed.output
