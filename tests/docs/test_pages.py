@@ -180,7 +180,7 @@ def test_reference_has_every_method_and_instruction() -> None:
     common = {"bar.warp.sync", "elect.sync", "exit", "mov", "setmaxnreg"}
     own = {m for m, cls in OPS.items() if cls.__module__.split(".")[-1] in ops.__all__}
     assert own - reached == common
-    assert all(f"`{name}`" in text for name in common)
+    assert all(f"| `{name}" in text for name in common)
 
 
 if __name__ == "__main__":
