@@ -80,9 +80,9 @@ def test_a_kernel_from_finding_to_repair(folder: Path) -> None:
             client.open(path)
             (found,) = await client.checked(path)
             _is_the_deadlock(found, path)
-            await client.until(lambda: len(client.progress) == 2)
+            await client.until(lambda: len(client.progress) == 3)
             kinds = [p.value["kind"] for p in client.progress]
-            assert kinds == ["begin", "end"]
+            assert kinds == ["begin", "report", "end"]
             assert "for ever" in await client.hover(path, WAIT)
             assert "could be released by mbarrier.arrive" in await client.hover(path, WAIT)
             (first, *_) = await client.actions(path, WAIT)
@@ -219,7 +219,7 @@ def test_a_check_ends_when_the_text_changes_and_when_its_time_is_over(folder: Pa
     ran, interrupted = folder / "endless.py.ran", folder / "endless.py.interrupted"
 
     async def use() -> None:
-        async with editor(folder, "--time-limit=4s") as client:
+        async with editor(folder, "--time-limit=10s") as client:
             client.open(path)
             await client.noted(path, "the workspace is not trusted")
             trusted = {"tilesim": {"trusted": True}}
@@ -232,7 +232,7 @@ def test_a_check_ends_when_the_text_changes_and_when_its_time_is_over(folder: Pa
             assert not interrupted.exists()
             ran.unlink()
             client.change(path, ENDLESS, save=True)
-            await client.noted(path, "the time of a check is over (4 s), at endless.py")
+            await client.noted(path, "the time of a check is over (10 s), at endless.py")
             await _ends(await _runs(ran))
             interrupted.unlink()
             await _cancelled(client, path, ran)

@@ -171,7 +171,7 @@ class Server(LanguageServer):
         token = await self._begin(uri, path)
         start = time.monotonic()
         try:
-            said = await self._results(uri, files, text, plan.targets)
+            said = await self._results(uri, files, text, plan.targets, token)
             self._log(f"{path}: {said} in {time.monotonic() - start:.1f} s", lsp.MessageType.Info)
         finally:
             self._end(token)
@@ -198,7 +198,9 @@ class Server(LanguageServer):
             return Plan(why=why, captures=True)
         return Plan(tuple(map(str, found.fresh)), captures=True)
 
-    async def _results(self, uri: str, files: Files, text: Text, targets: tuple[str, ...]) -> str:
+    async def _results(
+        self, uri: str, files: Files, text: Text, targets: tuple[str, ...], token: str
+    ) -> str:
         """Checks the targets; what is found is published at once, repairs and waits when they are
         there. Returns the verdicts."""
         document = await self._command(files, targets)
@@ -229,6 +231,7 @@ class Server(LanguageServer):
                 publish()
         failing = [n for n, r in results.items() if r["verdict"] in ("failed", "rejected")]
         if failing:
+            self._goes_on(token, "looking for repairs")
             with suppress(CommandError):
                 option = f"--suggest={self._options.repair_seconds:f}s"
                 again = await self._command(files, failing[:_REPAIRED], option)
@@ -266,6 +269,10 @@ class Server(LanguageServer):
             )
             self.work_done_progress.begin(token, begin)
         return token
+
+    def _goes_on(self, token: str, what: str) -> None:
+        if token in self._tokens:
+            self.work_done_progress.report(token, lsp.WorkDoneProgressReport(message=what))
 
     def _end(self, token: str) -> None:
         if self._tokens.pop(token, None) is not None:
