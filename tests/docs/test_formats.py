@@ -11,7 +11,7 @@ import pytest
 
 from tilesim.checker import certificate_file, witness
 from tilesim.checker.witness import Witness
-from tilesim.cli import resume
+from tilesim.cli import last_failed, resume
 from tilesim.errors import TilesimError, UsageError
 from tilesim.formats import require
 from tilesim.ir.text import parse
@@ -32,6 +32,7 @@ KNOWN = {
     "certificate": certificate_file.VERSION,
     "witness": witness.SCHEMA,
     "explorations": resume.SCHEMA,
+    "failed kernels": last_failed.SCHEMA,
     "exploration": frontier.SCHEMA,
     "program": VERSIONS["tile"],
     "lowered program": VERSIONS["mir"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import MAX_SCHEDULES
 from tilesim.cli import completing
+from tilesim.cli import last_failed as last_failed_names
 from tilesim.cli.campaign import dask_option, jobs_option, workers
 from tilesim.cli.examine import Examination, Examine, Replay, read_witness
 from tilesim.cli.group import debugging
@@ -45,6 +45,7 @@ from tilesim.cli.session import Session, say_interrupted
 from tilesim.errors import UsageError
 from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
+from tilesim.records import dataclass, replace
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report import ci
 from tilesim.report import json as json_report
@@ -53,13 +54,14 @@ from tilesim.report.diff import Diff
 from tilesim.report.result import (
     INCONCLUSIVE,
     INTERRUPTED,
+    OK,
     Accept,
     Checked,
     Result,
     exit_code,
     worst,
 )
-from tilesim.wording import printable
+from tilesim.wording import count, printable
 
 
 def _file_option(name: str, text: str) -> Decorator:
@@ -123,6 +125,15 @@ def _file_option(name: str, text: str) -> Decorator:
 )  # fmt: skip
 @skip_option
 @click.option("-v", "--verbose", is_flag=True, help="Show all of reports longer than a screen.")
+@click.option(
+    "-q", "--quiet", is_flag=True,
+    help="Report in a line each what keeps kernels from being proved, and nothing of others.",
+)  # fmt: skip
+@click.option(
+    "--last-failed", is_flag=True,
+    help="Check only those kernels of the targets that were not proved when last checked with "
+    f"this option; all, if all were. {last_failed_names.FILE} keeps their names.",
+)  # fmt: skip
 @for_all_option
 @click.option(
     "--shrink", is_flag=True,
@@ -158,6 +169,8 @@ def command(
     deny: frozenset[str],
     diff: bool,
     verbose: bool,
+    quiet: bool,
+    last_failed: bool,
     certificate: Path | None,
     **search: Any,
 ) -> None:
@@ -169,6 +182,8 @@ def command(
     """
     if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
+    if quiet and (output_format != "text" or diff or verbose):
+        raise UsageError("--quiet is about the report as text: without --format, --diff, --verbose")
     if diff and (output_format != "text" or witness_path is not None):
         raise UsageError("--diff is the report: without --format and --replay")
     search["recheck"] |= certificate is not None
@@ -193,30 +208,33 @@ def command(
     stream = output_format == "text" and output is None and not diff
     style = style_for(sys.stdout) if output is None else PLAIN
     style = replace(style, verbose=verbose)
-    shown = iter(range(sys.maxsize))
+    shown = _Shown(style, quiet, accept)
+    only = last_failed_names.names(targets) if last_failed else None
 
     def show(result: Result) -> None:
         if stream:
-            gap = "\n" if next(shown) else ""
-            click.echo(gap + text_report.result_text(result, style), nl=False, color=style.colour)
+            click.echo(shown.next(result), nl=False, color=style.colour)
 
     places = [*([] if jsonl is None else [jsonl]), *([output] if output_format == "jsonl" else [])]
     with writing_lines(*places) as add_line:
         session = Session(
             targets, given, alone, among, progress, show, add_line,
             None if resume is None else Unfinished(resume), keeping, skip_empty, python,
-            debugging(ctx), opener, at_once, spread=dask is not None, deny=deny,
+            debugging(ctx), opener, at_once, spread=dask is not None, deny=deny, only=only,
         )  # fmt: skip
         session.check_all()
         session.progress.clear()
     if given.kernels and not session.results and session.interrupted_at is None:
         raise UsageError(f"no target has a kernel {', '.join(given.kernels)}")
     results = session.results
+    if only is not None:
+        said = count(session.left_out, "kernel")
+        click.echo(f"--last-failed: {said} left out, proved when last checked", err=True)
     reports: list[Callable[[], None]] = []
     if diff:
         reports.append(partial(_diff, session, output, style_for(sys.stderr)))
     else:
-        reports.append(partial(_report, session, output_format, output, stream, style))
+        reports.append(partial(_report, session, output_format, output, stream, shown))
     if html is not None:
         reports.append(partial(_page, html, results))
     for path, name in ((sarif, "sarif"), (junit, "junit")):
@@ -224,9 +242,42 @@ def command(
             reports.append(partial(_beside, path, name, results))
     if certificate is not None:
         reports.append(partial(_certify, results, certificate))
+    finished = session.interrupted_at is None and not session.stopped
+    if last_failed and finished:
+        open_ = (result.kernel for result in results if result.code(accept) != OK)
+        reports.append(partial(last_failed_names.keep, targets, open_))
     _all_of(reports)
+    if only is not None and finished and not results:
+        raise UsageError("no kernel is there any more that failed last: now all are checked again")
     say_withheld()
     ctx.exit(_code(session, accept))
+
+
+@dataclass
+class _Shown:
+    """What becomes of results as text: reports, or with ``quiet`` a line for each that is not
+    accepted, and at the end how many there are."""
+
+    style: Style
+    quiet: bool
+    accept: Accept
+    number: int = 0
+
+    def next(self, result: Result) -> str:
+        """What is printed of a result as soon as it is there."""
+        if self.quiet:
+            return "" if result.code(self.accept) == OK else text_report.brief(result)
+        self.number += 1
+        gap = "\n" if self.number > 1 else ""
+        return gap + text_report.result_text(result, self.style)
+
+    def end(self, results: Sequence[Result]) -> str:
+        """What is printed when all are."""
+        if len(results) < 2:
+            return ""
+        if self.quiet:
+            return text_report.summary(results)
+        return f"\n{text_report.closing(results, self.style)}"
 
 
 def _all_of(steps: Iterable[Callable[[], None]]) -> None:
@@ -301,7 +352,7 @@ def _report(
     output_format: str,
     output: Path | None,
     stream: bool,
-    style: Style,
+    shown: _Shown,
 ) -> None:
     if output_format == "jsonl":
         return  # each line is written already
@@ -312,9 +363,7 @@ def _report(
         document = json_report.render(session.results, interrupted)
     elif output_format in ci.FORMATS:
         document = ci.render(output_format, session.results)
-    elif stream:
-        several = len(session.results) > 1
-        document = f"\n{text_report.closing(session.results, style)}" if several else ""
     else:
-        document = text_report.render(session.results, style)
+        begun = () if stream else session.results
+        document = "".join(map(shown.next, begun)) + shown.end(session.results)
     deliver(document, output)

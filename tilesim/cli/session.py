@@ -101,6 +101,10 @@ class Session:
     spread: bool = False
     #: names of what proofs may not lean on
     deny: frozenset[str] = frozenset()
+    #: names of kernels, or of targets, that are checked; None: all of them
+    only: frozenset[str] | None = None
+    #: kernels that are not
+    left_out: int = 0
     interrupted_at: str | None = None
     #: why no worker is left
     stopped: str = ""
@@ -222,6 +226,9 @@ class Session:
             self.progress.before = f"checked {share}{counted(self._done.values())}; "
         self.progress.show(f"checking {name}")
 
+    def _is_wanted(self, text: str, target: Target) -> bool:
+        return self.only is None or text in self.only or target.id in self.only
+
     def _number(self) -> int:
         self._next += 1
         return self._next
@@ -234,7 +241,10 @@ class Session:
         self.progress.show(f"reading {text}")
         failed: Result | None = None
         try:
-            self._waiting += [(self._number(), target) for target in load(text, self.given)]
+            loaded = load(text, self.given)
+            wanted = [t for t in loaded if self._is_wanted(text, t)]
+            self.left_out += len(loaded) - len(wanted)
+            self._waiting += [(self._number(), target) for target in wanted]
         except InvalidProgram as error:
             failed = Rejected(text, None, error.diagnostics)
         except TilesimError as error:

@@ -205,6 +205,37 @@ def result_text(result: Result, style: Style = PLAIN) -> str:
     return inert("\n".join([*lines[: SCREEN - 1], *field("...", left, style, indent=2)]) + "\n")
 
 
+def brief(result: Result) -> str:
+    """A line for each thing that is wrong, ``file:line: FAILED kernel: rule: cause``; for a kernel
+    that is open why it is."""
+    shown = clean(result)
+    lines = (f"{line}\n" for line in _brief(shown, f"{verdict_of(shown).upper()} {shown.kernel}"))
+    return inert("".join(lines))
+
+
+def _brief(result: Result, head: str) -> Iterator[str]:
+    match result:
+        case Checked(report=report) if report.findings:
+            for folded in fold(report.findings):
+                finding = folded.finding
+                (place, *_) = (*finding.culprits, *finding.participants)
+                also = f" ({folded.also_in})" if folded.also else ""
+                said = finding.cause or finding.message
+                yield f"{place.loc}: {head}: {finding.rule}: {said}{also}"
+        case Checked(denied=(one, *_)):
+            at = f"{one.locs[0]}: " if one.locs else ""
+            yield f"{at}{head}: {one.name}: {one.text}"
+        case Checked():
+            yield f"{head}: {_summary(result)}"
+        case Rejected(diagnostics=diagnostics):
+            for d in diagnostics:
+                yield f"{d.loc}: {head}: {d.rule}: {d.message}"
+        case Failure(message=message, places=places):
+            at = f"{places[0]}: " if places else ""
+            said, *_ = message.splitlines() or [""]
+            yield f"{at}{head}: {said.removeprefix(f'{result.kernel}: ')}"
+
+
 def headlines(result: Checked, style: Style = PLAIN) -> str:
     """The verdict and one sentence per finding."""
     result = clean(result)
