@@ -244,14 +244,14 @@ def test_a_check_ends_when_the_text_changes_and_when_its_time_is_over(folder: Pa
 async def _cancelled(client: Editor, path: Path, ran: Path) -> None:
     """The user ends a check by its progress."""
     ran.unlink()
-    client.progress.clear()
+    before = {progress.token for progress in client.progress}
     client.change(path, ENDLESS, save=True)
-    await client.until(lambda: client.progress)
     process = await _runs(ran)
-    token = client.progress[0].token
+    await client.until(lambda: {progress.token for progress in client.progress} - before)
+    (token,) = {progress.token for progress in client.progress} - before
     client.client.window_work_done_progress_cancel(lsp.WorkDoneProgressCancelParams(token))
-    await client.until(lambda: len(client.progress) == 2)
     await _ends(process)
+    await client.until(lambda: [p.value["kind"] for p in client.progress if p.token == token][1:])
 
 
 async def _runs(ran: Path) -> int:
