@@ -57,12 +57,14 @@ def test_a_test_that_takes_longer_is_dumped_and_reported(start: Start, said: lis
     driver = drive()
     driver.join(5)
     assert not driver.is_alive()
+    text = guard.report_of("a::b")
     guard.end()
-    (text,) = said
     first, second = text.splitlines()
     assert first == "a::b takes longer than 0.1 s: its GPU is dumped"
     assert second.startswith("report of ")
     assert f".{os.getpid()}.nvcudmp" in second
+    assert said == [text]
+    assert guard.report_of("a::c") == ""
 
 
 def test_processes_that_a_test_starts_are_dumped(start: Start, said: list[str]) -> None:

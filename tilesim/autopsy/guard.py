@@ -48,6 +48,7 @@ class Guard:
     ) -> None:
         self._seconds, self._say = seconds, say
         self._look, self._grace, self._limits = look, grace, limits
+        self._reports: dict[str, str] = {}
         self._unread = False
         self._folder = mkdtemp(prefix="tilesim-guard-")
         outer = os.environ.get(_OUTER)
@@ -75,10 +76,15 @@ class Guard:
             self._changed.notify()
 
     def end(self) -> None:
-        """It has ended. Waits for a dump that is made."""
+        """It has ended."""
         with self._changed:
             self._test = None
             self._changed.notify()
+
+    def report_of(self, test: str) -> str:
+        """What was dumped while a test ran; "" if nothing was. Waits for a dump that is made."""
+        with self._changed:
+            return self._reports.get(test, "")
 
     def close(self) -> None:
         """Ends the watch; variables are as before."""
@@ -128,7 +134,8 @@ class Guard:
                 self._unread = True
             if self._unread or path.parent != Path(self._folder):
                 parts.append(f"the dump is {path}")
-        self._say("\n".join(parts))
+        self._reports[test] = "\n".join(parts)
+        self._say(self._reports[test])
         return True
 
     def _is_idle(self) -> bool:
