@@ -13,6 +13,8 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.sim.machine.barrier_names import barrier_name
 
+#: a helper that is nothing but the instruction, on the line before
+ASM = '#define init(b, n) asm("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(b)))\n'
 LOOP = "for (int i = 0; i < 4; ++i) "
 
 
@@ -28,16 +30,21 @@ LOOP = "for (int i = 0; i < 4; ++i) "
         (f"{LOOP}init((uint64_t *)(&full[i]), f(1, 2));", 1, "full[1]"),
         (f'{LOOP}asm volatile("mbarrier.init.shared.b64 [%0], 1;"\n  :: "r"(at(&full[i])));', 1,
          "full[1]"),
-        ("init(&bars[W][0], 1);", 0, "bars[W][0]"),
-        ("init(&bar, 1);", 0, "bar"),
-        ("if (t == 0) init(&full, 1), init(&empty, 4), init_fence();", 1, "empty"),
+        (f"{LOOP}new (&full[i]) barrier(128);", 1, "full[1]"),
+        (f"{ASM}init(&bars[W][0], 1);", 0, "bars[W][0]"),
+        (f"{ASM}init(&bar, 1);", 0, "bar"),
+        (f"{ASM}if (t == 0) init(&full, 1), init(&empty, 4), init_fence();", 1, "empty"),
+        ('asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(&bar)));', 0, "bar"),
         # which one it is cannot be told
-        ("init(&bar, 1);", 1, None),
+        (f"{ASM}init(&bar, 1);", 1, None),
+        ("init(&bar, 1);", 0, None),
+        ("auto pipe = cuda::make_pipeline(block, &state);", 0, None),
         ("init(&bars[w], 1);", 0, None),
         ("for (int i = 1; i < 4; ++i) init(&bars[i], 1);", 0, None),
         (f"{LOOP}init(&bars[i + 1], 1);", 0, None),
         (f"{LOOP}for (int j = 0; j < 2; ++j) init(&bars[i][j], 1);", 0, None),
-        (f"{LOOP}{{ start(&full[i]); init(&empty[i], 1); }}", 0, None),
+        (f"{LOOP}{{ init(&full[i], 1); init_more(&empty[i], 1); }}", 0, None),
+        (f"{LOOP}start(&full[i]);", 0, None),
         ("// init(&bar, 1);", 0, None),
     ],
 )  # fmt: skip
@@ -46,8 +53,12 @@ def test_a_call(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(f"// a kernel\n{text}\n")
-    line = 2 + (text.startswith(f"{LOOP}\n"))
-    assert barrier_name(Loc("k.cu", line, behind=Loc("k.ptx", 9)), number) == name
+    line = 2 + text.startswith((ASM, f"{LOOP}\n"))
+    behind = Loc("k.ptx", 9)
+    if text.startswith(ASM):
+        Path("k.cuh").write_text("D void init(B *b, int n) {\n" + ASM.partition(" n) ")[2] + "}\n")
+        behind = Loc("k.cuh", 2, behind=behind)
+    assert barrier_name(Loc("k.cu", line, behind=behind), number) == name
 
 
 @pytest.mark.parametrize(

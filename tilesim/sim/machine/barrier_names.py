@@ -23,6 +23,8 @@ _CALL = re.compile(r"([A-Za-z_]\w*(?:(?:\.|->|::)\w+|\[[^\[\]]*\])*)\s*\(")
 _KEYWORDS = frozenset(("if", "for", "while", "switch", "return", "sizeof"))
 #: what stands before the bracket of inline PTX
 _ASM = frozenset(("asm", "__asm__", "volatile", "__volatile__"))
+#: what functions that initialise are called
+_INITIALISES = re.compile(r"init|construct|^new$", re.IGNORECASE)
 _CAST = re.compile(
     r"(?:static|reinterpret|const)_cast\s*<[^<>]*>|\(\s*[\w:]+(?:\s+\w+)*\s*\*+\s*\)"
 )
@@ -53,16 +55,17 @@ def barrier_name(loc: Loc, number: int) -> str | None:
     of PTX with lines of a source; None if no call there names it."""
     if is_python(loc.file):
         return _in_gluon(loc, number)
-    hidden = False
+    #: the function that initialises it is not at hand: it may initialise others as well
+    hidden = True
     places = loc.written_places
     for depth in reversed(range(len(places))):
         place = places[depth]
         lines = source_lines(place.file) if place.file.endswith(CUDA_ENDINGS) else ()
         if not 0 < place.line <= len(lines):
-            hidden = True
             continue
         above = "\n".join(lines[max(0, place.line - 1 - _ABOVE) : place.line - 1])
         text = "\n".join(lines[place.line - 1 : place.line - 1 + _BELOW])
+        hidden = hidden and "mbarrier.init" not in text
         named = _named(above, text)
         if not named:
             continue
@@ -71,7 +74,7 @@ def barrier_name(loc: Loc, number: int) -> str | None:
         if found.before.startswith("this->") or (not whole and depth):
             continue  # a parameter of a helper, or a member of what a call further out names
         if hidden and found.behind is None:
-            return None  # it may be one of several that the hidden function initialises
+            return None
         return found(number // len(named))
     return None
 
@@ -108,9 +111,11 @@ def _named(above: str, text: str) -> tuple[_Written, ...]:
             continue
         end = _end(text, call.end() - 1)
         inside = text[call.end() : end - 1]
+        if name not in _ASM and not _INITIALISES.search(name):
+            continue
+        loops = above + text[: call.start()]
         if not inside.strip() and "." not in name and "->" not in name:
             continue  # it is given nothing that it could initialise
-        loops = above + text[: call.start()]
         one = _asm(inside, loops) if name in _ASM else _argument(name, inside, loops)
         if one is None:
             return ()
