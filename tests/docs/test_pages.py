@@ -27,6 +27,7 @@ from tilesim.ir import ops
 from tilesim.ir.op import OPS
 from tilesim.ir.text import parse
 
+from . import captured
 from .pages import ROOT, with_outputs
 
 DOCS = ROOT / "docs"
@@ -41,6 +42,9 @@ FILES = {
     "howto/hang.md": ["tests/autopsy/dumps/ring.nvcudmp.gz", "tests/autopsy/dumps/ring.cu"],
     "autopsy.md": ["tests/autopsy/dumps/ring.nvcudmp.gz", "tests/autopsy/dumps/ring.cu"],
 }
+
+#: what programs that a page compiles with nvcc leave behind, which CI has not
+PREPARED = {"howto/cuda.md": captured.ring}
 
 #: blocks that cannot stand alone, by page and first line
 FRAGMENTS = {
@@ -80,6 +84,8 @@ def play(path: Path, folder: Path) -> str:
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=_CACHES, dirs_exist_ok=True)
     for file in FILES.get(name, ()):
         shutil.copy(ROOT / file, folder)
+    if name in PREPARED:
+        PREPARED[name](folder)
     variables: dict[str, Any] = {"__name__": "docs"}
     for kind, block in blocks(text):
         match kind:
