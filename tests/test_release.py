@@ -28,8 +28,10 @@ MOST_OF_WHEEL, MOST_INSTALLED = 3 << 20, 9 << 20
 #: modules that are for what is not installed with the package, and what that is
 OTHERS = {
     "tilesim.cute": "cutlass",
+    "tilesim.cutile": "cuda",
     "tilesim.lsp": "lsprotocol",
     "tilesim.mcp.server": "mcp",
+    "tilesim.recording.on_device": "torch",
     "tilesim.strategies": "hypothesis",
     "tilesim.tilelang": "torch",
     "tilesim.tilus": "tvm_ffi",

@@ -16,7 +16,7 @@ from .module_graph import circle, graph, imports, modules
 ROWS = """
 __main__ kernels.__main__ > cli > lsp > mcp
 strategies > kernels fuzz
-triton tilelang tilus cute > recording > report capture
+triton tilelang tilus cute cutile > recording > report capture
 gpu > conform > autopsy | predict | export
 checker > repair > mistakes | loader
 sim.schedulers > sim.affine > sim.observers

@@ -47,10 +47,11 @@ _VALUES = {
 }  # fmt: skip
 _TEXT = ("-ias", "--input-as-string")
 _OUTPUT = ("-o", "--output-file")
+_HOST = "--nv-host"
 #: nvcc's temporary files are called ``tmpxft_NUMBERS-N_SOURCE.compute_90a.ptx``
 _SOURCE = re.compile(r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(.+?)(?:\.compute_\w+)?\.ptx")
-#: cuTile's kernels are called ``NAME_Kt1_ENCODED``: the types of their arguments
-_TILE = re.compile(r"_Kt\d+_.*")
+#: what cuTile adds to the names of kernels: the types of their arguments
+KERNEL = re.compile(r"_Kt\d+_.*")
 _TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
 _ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 
@@ -59,7 +60,8 @@ _ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MUL
 class Compiled:
     """A PTX as a ``ptxas`` was given it. ``input``: the file it was called; ``arch``, ``options``:
     what it was told; ``registers``: the most per thread, None: not said. ``code``: how it ended,
-    None: killed."""
+    None: killed. ``host``: the object file with code for the host that is linked with it (cuTile);
+    empty: none."""
 
     ptx: str
     input: str
@@ -67,6 +69,7 @@ class Compiled:
     registers: int | None
     options: tuple[str, ...]
     code: int | None
+    host: bytes = b""
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -79,7 +82,7 @@ class Compiled:
         source = _SOURCE.fullmatch(Path(self.input).name)
         if len(self.entries) > 1 and source is not None:
             return file_stem(source[1])
-        return file_stem(_TILE.sub("", self.entries[0]))
+        return file_stem(KERNEL.sub("", self.entries[0]))
 
 
 def run(command: Sequence[str], output: Path) -> int:
@@ -91,7 +94,7 @@ def run(command: Sequence[str], output: Path) -> int:
     """
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]} cannot be run: there is no such program")
-    library = preload_built()
+    preload_built()
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as temporary:
         kept, dumped = Path(temporary) / "ptxas", Path(temporary) / "dumped"
@@ -101,23 +104,35 @@ def run(command: Sequence[str], output: Path) -> int:
         own = {"CUTE_DSL_KEEP": "ptx", "CUTE_DSL_DUMP_DIR": str(dumped)}
         if own.keys() & os.environ.keys():
             own = {}
-        environment = {
-            **_NO_CACHES, **os.environ, **own, "TILESIM_PTXAS": str(kept),
-            "LD_PRELOAD": joined(str(library), "LD_PRELOAD"),
-        }  # fmt: skip
+        environment = {**_NO_CACHES, **os.environ, **own, **keeping(kept)}
         try:
             process = subprocess.Popen(list(command), env=environment)
         except OSError as error:
             raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
         code = ended(process)
-        runs = sorted(kept.iterdir())
-        found = [one for folder in runs for one in _compiled(folder)]
-        found += _dumped(dumped)
-        lost = sum(not (folder / "command").exists() for folder in runs)
+        found = [*compiled(kept), *_dumped(dumped)]
+        lost = sum(not (folder / "command").exists() for folder in kept.iterdir())
     _write(found, output)
     if lost:
         say(f"of {count(lost, 'run')} of ptxas the PTX could not be copied")
     return code if code >= 0 else 128 - code
+
+
+def keeping(folder: Path) -> dict[str, str]:
+    """The environment in which what ``ptxas`` is given is kept in a folder, for `compiled`.
+
+    Raises:
+        UsageError: the library cannot be built.
+    """
+    return {
+        "TILESIM_PTXAS": str(folder), "LD_PRELOAD": joined(str(preload_built()), "LD_PRELOAD"),
+    }  # fmt: skip
+
+
+def compiled(folder: Path) -> Iterator[Compiled]:
+    """What each run of ``ptxas`` was given."""
+    for run_ in sorted(folder.iterdir()):
+        yield from _compiled(run_)
 
 
 def _compiled(folder: Path) -> Iterator[Compiled]:
@@ -131,12 +146,15 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
     texts: list[tuple[str, str]] = []
     said: dict[str, str] = {}
     options: list[str] = []
+    host = b""
     before = ""
     for number, argument in enumerate(arguments[1:], 1):
         name, equals, value = argument.partition("=")
         text = argument if before in _TEXT else value if name in _TEXT else ""
         kept = folder / str(number)
-        if not text and kept.exists() and name not in _OUTPUT:
+        if name == _HOST and kept.exists():
+            host = kept.read_bytes()
+        elif not text and kept.exists() and name not in _OUTPUT:
             data = kept.read_bytes()
             text = data.decode(errors="replace") if len(data) <= _LARGEST else ""
         if before in _VALUES or (equals and name in _VALUES):
@@ -150,7 +168,7 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
     for place, text in texts:
         yield Compiled(
             text, place, said.get("arch", ""), int(registers) if registers.isdecimal() else None,
-            tuple(options), code,
+            tuple(options), code, host,
         )  # fmt: skip
 
 

@@ -21,7 +21,12 @@ _PROBE = """
 import sys
 from importlib.util import find_spec
 from tilesim.recording.host import ADAPTERS
-sys.exit(all(find_spec(name) is None for name in ADAPTERS))
+def there(name):
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package that it is part of
+        return False
+sys.exit(not any(map(there, ADAPTERS)))
 """
 
 

@@ -10,8 +10,6 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,51 +17,27 @@ from typing import Any
 from unittest.mock import patch
 
 import cutlass.testing
-import torch
 from cutlass._mlir import execution_engine
 from cutlass.cute import runtime as cute_runtime
 from cutlass.cute import testing
 from cutlass.cutlass_dsl import CuTeDSL
 from cutlass.cutlass_dsl.cuda_jit_executor import CudaDialectJitCompiledFunction
 from cutlass.utils import HardwareInfo
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor
 
-from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.cute.runtime import Call, Runtime, unpacked
 from tilesim.errors import UsageError
-from tilesim.ptx.launch import Launch, Parameter, Pointer
-from tilesim.ptx.parameters import Described
+from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
-from tilesim.ptx.syntax import LaunchError
-from tilesim.ptx.tensormap import address, decode
 from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped
-from tilesim.recording.values import VALUES
+from tilesim.recording.on_device import Tensors
 from tilesim.recording.without_gpu import always
 
-#: how far a buffer may reach of which only the address is known
-_UNKNOWN = 1 << 40
 _WORD = 8
-#: memory that torch allocates on a GPU begins at a multiple of
-_ALIGNED = 512
-#: ``kDLCUDA``, and where what a capsule holds lies
-_DL_CUDA = 2
-_ADDRESS_OF = ctypes.pythonapi.PyCapsule_GetPointer
-_ADDRESS_OF.restype, _ADDRESS_OF.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 #: names of kernels have the types of their arguments in them
 _LONGEST = 48
 #: host code that was compiled once calls it ever after
 _RUNTIME = Runtime()
-
-
-def _is_map(memory: Memory, data: bytes) -> bool:
-    """Whether bytes can be a tensor map, of memory that is known."""
-    if memory.at(address(data)) is None:
-        return False
-    try:
-        decode(data, "")
-    except LaunchError:
-        return False
-    return True
 
 
 class _Recorder:
@@ -71,44 +45,9 @@ class _Recorder:
 
     def __init__(self, record: Callable[[Launched], None]) -> None:
         self._record = record
-        self._memory = Memory()
-        #: storages in use, by what they are asked for with, and where in them memory begins
-        self._storages: dict[int, tuple[Any, Any, int]] = {}
+        self.tensors = Tensors()
         #: name in the PTX and PTX, by kernel
         self._compiled: dict[str, tuple[str, str]] = {}
-
-    def tensor(self, tensor: Any) -> Any:
-        """What the DSL gets for a tensor: one whose memory nothing touches."""
-        return _OnDevice(self._on_host(tensor)) if hasattr(tensor, "untyped_storage") else tensor
-
-    def _on_host(self, tensor: Any) -> Any:
-        """A tensor with the same layout that has memory, which begins where one on a GPU may."""
-        asked = tensor.untyped_storage()
-        if asked._cdata not in self._storages:
-            own, skipped = asked, 0
-            if type(tensor) is FakeTensor:
-                with unset_fake_temporarily():
-                    own = torch.UntypedStorage(asked.nbytes() + _ALIGNED)
-                skipped = -own.data_ptr() % _ALIGNED
-            self._storages[asked._cdata] = asked, own, skipped
-            self._memory.allocate(_base(own, skipped), asked.nbytes(), DEVICE)
-        _, own, skipped = self._storages[asked._cdata]
-        if own is asked:
-            return tensor
-        with unset_fake_temporarily():
-            made = torch.empty(0, dtype=tensor.dtype)
-            offset = tensor.storage_offset() + skipped // tensor.element_size()
-            return made.set_(own, offset, tuple(tensor.shape), tensor.stride())
-
-    def address(self, tensor: Any) -> int:
-        """Where a tensor without memory lies, as the DSL gets it: host code may write there."""
-        return int(self._on_host(tensor).data_ptr())
-
-    def pointer(self, value: Any) -> Any:
-        """What it gets for an address; zero, which functions are compiled with, is of nothing."""
-        if int(value) and self._memory.at(int(value)) is None:
-            self._memory.allocate(int(value), _UNKNOWN, DEVICE)
-        return value
 
     def function(self, compiled: Any) -> None:
         """A function was compiled. One that only the host runs names a file that does not exist."""
@@ -130,54 +69,20 @@ class _Recorder:
             raise UsageError(f"{call.kernel}: compile the function where it is launched")
         name, text = self._compiled[call.kernel]
         entry = next(e for e in read(text, "kernel.ptx").entries if e.name == name)
-        described = Described(self._memory, partial(_is_map, self._memory), self._contents)
-        params = []
-        for number, formal in enumerate(entry.params):
-            place = ctypes.c_uint64.from_address(call.arguments + _WORD * number).value
-            data = ctypes.string_at(place, formal.size)
-            params.append(_sized(described.parameter(number, formal, data)))
+        places = (
+            ctypes.c_uint64.from_address(call.arguments + _WORD * number).value
+            for number in range(len(entry.params))
+        )
+        data = [
+            ctypes.string_at(place, formal.size)
+            for place, formal in zip(places, entry.params, strict=True)
+        ]
+        params, buffers = self.tensors.parameters(entry.params, data)
         launch = Launch(
             name, call.grid, call.block, call.cluster, call.shared,
-            cooperative=call.cooperative, dependent=call.dependent, params=tuple(params),
-            buffers=described.buffers(),
+            cooperative=call.cooperative, dependent=call.dependent, params=params, buffers=buffers,
         )  # fmt: skip
         self._record(Launched(text, launch))
-        # it may have written to whatever it was given
-        given = {one.base for one in described.used}
-        VALUES.forget(
-            asked for asked, own, at in self._storages.values() if _base(own, at) in given
-        )
-
-    def _contents(self, allocation: Allocation) -> bytes | None:
-        """What an allocation holds, if the script has made it of numbers."""
-        own = (s for s, kept, at in self._storages.values() if _base(kept, at) == allocation.base)
-        return next((VALUES.bytes_of(storage) for storage in own), None)
-
-
-def _base(storage: Any, skipped: int) -> int:
-    """Where the memory of a tensor begins in a storage."""
-    return int(storage.data_ptr()) + skipped
-
-
-class _OnDevice:
-    """A tensor on the CPU that is handed over as one on the GPU: its kernels use global memory."""
-
-    def __init__(self, tensor: Any) -> None:
-        self._tensor = tensor
-
-    def __dlpack__(self, *, stream: int | None = None) -> Any:
-        """A ``DLManagedTensor``, which begins with the address and then says the device."""
-        capsule = self._tensor.__dlpack__()
-        place = _ADDRESS_OF(capsule, b"dltensor")
-        ctypes.c_int32.from_address(place + _WORD).value = _DL_CUDA
-        return capsule
-
-
-def _sized(parameter: Parameter) -> Parameter:
-    """Without a size that is not known."""
-    if isinstance(parameter, Pointer) and parameter.bytes == _UNKNOWN:
-        return replace(parameter, bytes=None)
-    return parameter
 
 
 @contextmanager
@@ -196,7 +101,8 @@ def recording(
         UsageError: a kernel was compiled before.
     """
     recorder = _Recorder(Distinct(record))
-    through_ffi = _through_ffi(recorder.tensor) if find_spec("tvm_ffi") is not None else ()
+    given = recorder.tensors
+    through_ffi = _through_ffi(given.handed) if find_spec("tvm_ffi") is not None else ()
     settings, ctas = CuTeDSL._get_dsl().envar, MULTIPROCESSORS[target]
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -208,9 +114,9 @@ def recording(
             stack.enter_context(_set(settings, name, value))
         for owner, name, ours in (
             (execution_engine.ExecutionEngine, "__init__", _linked),
-            (cute_runtime._Tensor, "__init__", _given(cute_runtime._Tensor, recorder.tensor)),
-            (FakeTensor, "data_ptr", lambda tensor: recorder.address(tensor)),
-            (cute_runtime._Pointer, "__init__", _given(cute_runtime._Pointer, recorder.pointer)),
+            (cute_runtime._Tensor, "__init__", _given(cute_runtime._Tensor, given.handed)),
+            (FakeTensor, "data_ptr", lambda tensor: given.address(tensor)),
+            (cute_runtime._Pointer, "__init__", _given(cute_runtime._Pointer, given.pointer)),
             (CudaDialectJitCompiledFunction, "__init__", _compiling(recorder.function)),
             (CudaDialectJitCompiledFunction, "num_devices", 1),
             (HardwareInfo, "__init__", always(None)),

@@ -29,8 +29,9 @@ from tilesim.recording.without_gpu import torch_without_gpu
 
 #: by the package that a script imports, the module whose ``recording`` records its launches
 ADAPTERS = {
-    "cutlass": "tilesim.cute.driver", "tilelang": "tilesim.tilelang.driver",
-    "tilus": "tilesim.tilus.driver", "triton": "tilesim.triton.driver",
+    "cuda.tile": "tilesim.cutile.driver", "cutlass": "tilesim.cute.driver",
+    "tilelang": "tilesim.tilelang.driver", "tilus": "tilesim.tilus.driver",
+    "triton": "tilesim.triton.driver",
 }  # fmt: skip
 #: exit code after Ctrl-C, as of every command
 INTERRUPTED = 130
