@@ -14,16 +14,12 @@ _HEAD = (
 
 def page(document: Mapping[str, Any]) -> str:
     """All results: what they were made with, sums, and a row for each dump that was read."""
-    about = (
-        f"{document['gpu']}, driver {document['driver']}, nvcc {document['nvcc']}, tilesim "
-        f"{document['tilesim']}; {document['date']}, {document['seconds']} s for all of it."
-    )
     rows = document["rows"]
     read = [row for row in rows if "ptx" in row]
     other = [row for row in rows if "ptx" not in row and not _as_it_should(row)]
     twins = [row for row in rows if row.get("twin")]
     parts = [
-        about,
+        about(document),
         totals(document),
         _HEAD + "".join(_line(row) for row in read),
         f"{sum(_as_it_should(row) for row in twins)} of {len(twins)} right twins ended.\n",
@@ -35,6 +31,14 @@ def page(document: Mapping[str, Any]) -> str:
         )  # fmt: skip
         parts.append(f"What was not dumped, and why:\n\n{lines}")
     return "\n".join(parts)
+
+
+def about(document: Mapping[str, Any]) -> str:
+    """What the results were made with, and when."""
+    return (
+        f"{document['gpu']}, driver {document['driver']}, nvcc {document['nvcc']}, tilesim "
+        f"{document['tilesim']}; {document['date']}, {document['seconds']} s for all of it."
+    )
 
 
 def totals(document: Mapping[str, Any]) -> str:

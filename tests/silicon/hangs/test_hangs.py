@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from benchmarks.blame.known import collection
-from docs.generate_hangs import PAGE, RESULTS
-from docs.generate_hangs import page as hangs_page
+from docs.generate_hangs import PAGE, RESULTS, TABLE, rows, section
+from docs.regions import replaced
 from tests.gpu import needs
 from tests.ptx.test_cuda import compiled
 from tests.silicon.hangs.answer import Answer, Barrier, Place, lines_of, marked
@@ -302,13 +302,16 @@ def test_tables() -> None:
     assert "| yes | NO |  |  | x | a/b |" in text
     assert "1 of 1 right twins ended" in text
     assert "* own/c lines: no dump: check: deadlock" in text
-    assert text in hangs_page(MADE_UP)
+    assert text in rows(MADE_UP)
+    assert said in section(MADE_UP)
 
 
-def test_the_page_is_that_of_the_results() -> None:
-    assert PAGE.exists() == RESULTS.exists()
-    if RESULTS.exists():
-        assert PAGE.read_text() == hangs_page(json.loads(RESULTS.read_text()))
+def test_page_and_rows_are_those_of_the_results() -> None:
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else None
+    assert PAGE.read_text() == replaced(PAGE.read_text(), "hangs", section(document))
+    assert TABLE.exists() == RESULTS.exists()
+    if document is not None:
+        assert TABLE.read_text() == rows(document)
 
 
 # ---------------------------------------------------------------------- processes
