@@ -612,7 +612,10 @@ def refused(target: Target, error: TilesimError) -> Result:
 def covering(report: Report, launch: Launch) -> Report:
     """The report, which says what the launch is: the numbers that it passes, but for those of which
     the report has others, and what the launch says of itself."""
-    named = [f"{n} = {v}" for n, v in launch.numbers.items() if f"{n} = " not in report.covers]
+    named = [
+        f"{n} = {v}" for n, v in launch.numbers.items()
+        if f"{n} = " not in report.covers and f"every {n} " not in report.covers
+    ]  # fmt: skip
     said = (report.covers, f"launched with {', '.join(named)}" if named else "", launch.about)
     return replace(report, covers="; ".join(filter(None, said)))
 
