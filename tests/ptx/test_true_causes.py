@@ -199,7 +199,7 @@ def test_a_counter_that_is_reset_per_tile_of_an_unrolled_loop() -> None:
     wrong = right.replace("(void)0;  // consumer", "g = 0;")
     finding = finding_of(wrong, verdict(wrong))
     loop = next(n for n, text in enumerate(wrong.splitlines(), 1) if "float sum" in text) - 1
-    assert f"its parity starts over in each turn of the loop at k.cu:{loop}" in finding.cause
+    assert f"its parity starts over in each iteration of the loop at k.cu:{loop}" in finding.cause
     assert named(wrong, finding)[0].startswith("wait(&full")
     # a parity that is a number in the source is none that is counted
     fixed = right.replace("wait(&full[g % 2], (g / 2) & 1);", "wait(&full[g % 2], 0);")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -415,11 +416,15 @@ class History(EventLog):
 
     def array_name(self, on: Mbarrier) -> str:
         """What reports call its array: its name, or that of the variable if it has no other
-        barriers; else the barrier's."""
+        barriers; else the barrier's. One CTA is spoken of."""
         if on.slot is not None:
             return on.name
+        if on.is_named_by_source:
+            return re.sub(r"(?:\[\d+\]|\.index\(\d+\))$", "", on.name)
         others = [b for b in self.objects() if b.cta is on.cta and b.variable == on.variable]
-        return on.variable if len(others) > 1 and len(self.array(on)) == len(others) else on.label
+        if len(others) > 1 and len(self.array(on)) == len(others):
+            return on.variable
+        return on.named.seen_from(on.cta.number)
 
     def between(
         self, warp: Agent, first: int = 0, last: int = END, *kinds: type, **fields: object

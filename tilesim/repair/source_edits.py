@@ -488,6 +488,7 @@ class SourceEdits:
         patches = [Patch(self.source.file, line, line, (own,), text)]
         rest = {n: new for n, new in edit.instead.items() if n not in arrivals}
         counts: dict[tuple[int, ...], dict[int, Instead]] = {}
+        counted: list[str] = []
         for number, new in rest.items():
             counts.setdefault(self._lines[number][:1], {})[number] = new
         for part in counts.values():
@@ -495,7 +496,17 @@ class SourceEdits:
             if made is None:
                 return
             patches += made.patches
-        yield replace(edit, patches=tuple(patches))
+            number, (changed, *_) = next(iter(part.items()))
+            old = before[number]
+            pair = _changed_number(old, changed)
+            assert pair is not None
+            assert isinstance(old, Op)
+            _, name, was, worth = pair
+            counted.append(f"{name} {worth} instead of {was} in {old.mnemonic}")
+        own_as_well = " as well" if None in next(iter(ctas)) else ""
+        where = f"an arrival on the barrier of another CTA{own_as_well} at line {line}"
+        what = "; ".join(dict.fromkeys((where, *counted)))
+        yield replace(edit, what=what, patches=tuple(patches))
 
     def _exchanged(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
         """Another number in a line, wherever the line has made an instruction with the old one."""
