@@ -39,6 +39,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("emit", "good.py", "-o", "text/x.cu"): "cannot write text/x.cu: text is a file, no folder",
     ("launch-template", "gone.ptx"): "gone.ptx cannot be read",
     ("launch-schema", "-o", "text/x.json"): "cannot write text/x.json: text is a file, no folder",
+    ("report-schema", "-o", "text/x.json"): "cannot write text/x.json: text is a file, no folder",
     ("capture", "--", "train.py"): "missing option '-o'",
     ("capture", "-o", "text", "--", "train.py"): "Directory 'text' is a file",
     ("capture", "-o", "new", "--", "python0", "train.py"): "python0 cannot be run: No such file",

@@ -17,7 +17,7 @@ from tilesim.formats import require
 from tilesim.ir.text import parse
 from tilesim.ir.text.forms import VERSIONS
 from tilesim.ptx import description
-from tilesim.report import json
+from tilesim.report import document
 from tilesim.report.autopsy import json as autopsy
 from tilesim.sim.schedulers import frontier
 from tilesim.sim.schedulers.frontier import Frontier
@@ -26,7 +26,7 @@ from tilesim.version import __version__
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 _ROW = re.compile(r"^\| ([a-z ]+) \| (\S+) \| ", re.MULTILINE)
 KNOWN = {
-    "report": json.SCHEMA,
+    "report": document.SCHEMA,
     "autopsy": autopsy.SCHEMA,
     "launch description": description.SCHEMA,
     "certificate": certificate_file.VERSION,

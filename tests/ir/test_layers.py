@@ -129,6 +129,8 @@ loader.ptx: .ptx.parser .ptx.plain .ptx.program
 mark: pytest
 # only a check that is to be resumed needs it
 cli.resume: msgspec .proof.rules
+# only the schema needs it
+report.document: msgspec.json
 # only a page needs it
 cli.check: .report.html
 cli.examine: .report.html.diagram

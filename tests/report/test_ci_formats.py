@@ -316,8 +316,15 @@ def test_junit_replaces_what_xml_does_not_allow() -> None:
     assert "\x1b" not in text
 
 
-def test_reports_have_no_times() -> None:
+def test_reports_have_times_only_if_they_are_asked_for() -> None:
     results = [checked("pipeline", parity=0)]
+    timed = replace(results[0], seconds=1.23456)
+    case = Xml.fromstring(junit.render([timed])).find("testsuite/testcase")
+    assert case is not None
+    assert case.get("time") == "1.235"
+    entry = json_report.result_json(timed)
+    assert entry.pop("seconds") == 1.235
+    assert entry == json_report.result_json(results[0])
     assert sarif.render(results) == sarif.render(results)
     assert "time" not in junit.render(results).split("<failure")[0]
     assert isinstance(results[0].report, Report)

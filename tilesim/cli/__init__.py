@@ -16,6 +16,7 @@ COMMANDS = {
     "emit": "tilesim.cli.emit",
     "launch-template": "tilesim.cli.launch_template",
     "launch-schema": "tilesim.cli.launch_schema",
+    "report-schema": "tilesim.cli.report_schema",
     "capture": "tilesim.cli.capture",
     "export": "tilesim.cli.export",
     "trace": "tilesim.cli.trace",

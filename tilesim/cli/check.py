@@ -51,6 +51,7 @@ from tilesim.report import ci
 from tilesim.report import json as json_report
 from tilesim.report import text as text_report
 from tilesim.report.diff import Diff
+from tilesim.report.document import Interrupted
 from tilesim.report.result import (
     INCONCLUSIVE,
     INTERRUPTED,
@@ -81,6 +82,10 @@ def _file_option(name: str, text: str) -> Decorator:
 @_file_option("sarif", "Also write SARIF to a file.")
 @_file_option("junit", "Also write JUnit XML to a file.")
 @_file_option("jsonl", "Also write a line of JSON to a file as each kernel is done.")
+@click.option(
+    "--times", is_flag=True,
+    help="Say in JSON and JUnit how many seconds each kernel took.",
+)  # fmt: skip
 @strict_option
 @deny_option
 @schedules_option
@@ -158,6 +163,7 @@ def command(
     sarif: Path | None,
     junit: Path | None,
     jsonl: Path | None,
+    times: bool,
     accept: Accept,
     given: Given,
     skip_empty: bool,
@@ -220,7 +226,8 @@ def command(
         session = Session(
             targets, given, alone, among, progress, show, add_line,
             None if resume is None else Unfinished(resume), keeping, skip_empty, python,
-            debugging(ctx), opener, at_once, spread=dask is not None, deny=deny, only=only,
+            debugging(ctx), opener, at_once, spread=dask is not None, deny=deny, timed=times,
+            only=only,
         )  # fmt: skip
         session.check_all()
         session.progress.clear()
@@ -359,7 +366,9 @@ def _report(
     if output_format == "json":
         interrupted = None
         if session.interrupted_at is not None:
-            interrupted = {"kernel": session.interrupted_at, "not_started": session.not_started}
+            interrupted = Interrupted(
+                kernel=session.interrupted_at, not_started=session.not_started
+            )
         document = json_report.render(session.results, interrupted)
     elif output_format in ci.FORMATS:
         document = ci.render(output_format, session.results)

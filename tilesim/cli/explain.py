@@ -10,7 +10,7 @@ import click
 from tilesim.cli import completing
 from tilesim.cli.options import format_option, style_for
 from tilesim.report import rules as texts
-from tilesim.report.json import SCHEMA
+from tilesim.report.document import SCHEMA
 
 
 @click.command()

@@ -23,7 +23,7 @@ from tilesim.ir.program import Program
 from tilesim.loader import Given, Target, load_one, runs_only_tilesim
 from tilesim.proof.certificate import Certificate
 from tilesim.proof.rules import Answer
-from tilesim.report.json import SCHEMA
+from tilesim.report.document import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED
 from tilesim.wording import printable
 

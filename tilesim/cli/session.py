@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
 from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
@@ -37,6 +38,7 @@ class Task:
     target: Target | None
     frontier: Mapping[str, Any] | None
     debug: bool
+    timed: bool
     known: Report | None = None
 
 
@@ -51,6 +53,7 @@ class Done:
 
 def check_one(task: Task) -> Done:
     """Checks one kernel; whatever goes wrong becomes a result."""
+    start = monotonic()
     target = task.target
     result: Result
     try:
@@ -63,6 +66,8 @@ def check_one(task: Task) -> Done:
         result = refused(known, error)
     except Exception as error:
         result = internal_failure(task.name, error, debug=task.debug)
+    if task.timed:
+        result = replace(result, seconds=monotonic() - start)
     return Done(task.number, task.name, as_data(result))
 
 
@@ -101,6 +106,8 @@ class Session:
     spread: bool = False
     #: names of what proofs may not lean on
     deny: frozenset[str] = frozenset()
+    #: results say how long the checks took
+    timed: bool = False
     #: names of kernels, or of targets, that are checked; None: all of them
     only: frozenset[str] | None = None
     #: kernels that are not
@@ -189,7 +196,7 @@ class Session:
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,
                 None if self.unfinished is None else self.unfinished.of(target.id), self.debug,
-                known,
+                self.timed, known,
             )  # fmt: skip
 
     def _is_all(self, number: int, target: Target, known: Report) -> bool:

@@ -12,7 +12,7 @@ from tilesim.cli.options import FILE, deliver, format_option, target_options
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
 from tilesim.loader import Given, Target, load_one
-from tilesim.report.json import SCHEMA
+from tilesim.report.document import SCHEMA
 
 
 @click.command()

@@ -35,7 +35,8 @@ from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given, Target, load_one
 from tilesim.predict.predict import Prediction, predict, prediction_json
 from tilesim.records import dataclass, replace
-from tilesim.report.json import SCHEMA, finding_json
+from tilesim.report.document import SCHEMA
+from tilesim.report.json import finding_json
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import findings_text
 from tilesim.report.timeline import Part, parts_json, strips

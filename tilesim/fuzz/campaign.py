@@ -11,7 +11,7 @@ from tilesim.fuzz.cases import Case, Outcome, run_case
 from tilesim.fuzz.judge import Kind, kind
 from tilesim.parallel import Opener, WorkersLost, opener, serial, work
 from tilesim.records import dataclass, field
-from tilesim.report.json import SCHEMA
+from tilesim.report.document import SCHEMA
 
 __all__ = ["Campaign", "Check", "opener", "run"]
 

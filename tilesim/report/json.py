@@ -1,30 +1,33 @@
-"""JSON reports (schema 1): no times, the same bytes for the same kernel."""
+"""JSON reports (schema 1): the same bytes for the same kernel, if no times are asked for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesim.checker.assumptions import Leaning
-from tilesim.checker.report import Claim
+from tilesim.checker.report import Claim, Stats
 from tilesim.errors import Diagnostic
 from tilesim.findings.finding import Finding, Iteration, Participant
 from tilesim.findings.sides import names_of
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
+from tilesim.report import document as of
+from tilesim.report.document import SCHEMA
 from tilesim.report.result import Checked, Failure, Rejected, Result
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from tilesim.proof.rules import Answer
 
 
-def render(results: Iterable[Result], interrupted: dict[str, Any] | None = None) -> str:
+def render(results: Iterable[Result], interrupted: of.Interrupted | None = None) -> str:
     """The document ``tilesim check --format json`` prints, ending with a newline.
 
     ``interrupted`` says, after an interrupt, which kernel was being checked and how many were left.
     """
-    document: dict[str, Any] = {"schema": SCHEMA, "results": [result_json(r) for r in results]}
+    document: of.Document = {"schema": SCHEMA, "results": [result_json(r) for r in results]}
     if interrupted is not None:
         document["interrupted"] = interrupted
     return json.dumps(document, indent=2) + "\n"
@@ -32,12 +35,13 @@ def render(results: Iterable[Result], interrupted: dict[str, Any] | None = None)
 
 def line(result: Result, number: int) -> str:
     """A line of ``--format jsonl``: the entry of a result, with its place among all of them."""
-    return json.dumps({"number": number, **result_json(result)}) + "\n"
+    entry: of.Line = {"number": number, **result_json(result)}
+    return json.dumps(entry) + "\n"
 
 
-def result_json(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> of.Result:
     """One entry of ``results``; every entry has the same keys."""
-    entry: dict[str, Any] = {
+    entry: of.Result = {
         "kernel": result.kernel,
         "target": None,
         "verdict": "error",
@@ -60,15 +64,14 @@ def result_json(result: Result) -> dict[str, Any]:
                 "leanings": [leaning_json(one, result.denied) for one in report.leanings],
                 "reasons": list(report.reasons),
                 "findings": [finding_json(f, report.witness) for f in report.findings],
-                "stats": asdict(report.stats),
+                "stats": _stats(report.stats),
             }
             if report.for_all is not None:
                 entry["for_all"] = for_all_json(report.for_all)
             if report.repairs is not None:
                 entry["repairs"] = repairs_json(report.repairs)
             if report.rechecked is not None:
-                trusts = {"trusts": report.recheck_trusts}
-                entry["rechecked"] = asdict(report.rechecked) | trusts
+                entry["rechecked"] = _rechecked(report.rechecked, report.recheck_trusts)
         case Rejected(diagnostics=diagnostics):
             entry |= {
                 "target": result.target,
@@ -79,10 +82,24 @@ def result_json(result: Result) -> dict[str, Any]:
                 entry["repairs"] = repairs_json(result.repairs)
         case Failure(message=message):
             entry["error"] = message
+    if result.seconds is not None:
+        entry["seconds"] = round(result.seconds, 3)
     return entry
 
 
-def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> dict[str, Any]:
+def _stats(stats: Stats) -> of.Stats:
+    return {
+        "instructions": stats.instructions, "schedules": stats.schedules, "ctas": stats.ctas,
+    }  # fmt: skip
+
+
+def _rechecked(answer: Answer, trusts: str) -> of.Rechecked:
+    return {
+        "verdict": answer.verdict, "rule": answer.rule, "what": answer.what, "trusts": trusts,
+    }  # fmt: skip
+
+
+def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> of.Leaning:
     """Something that a proof leans on, and whether it was ``denied``."""
     return {
         "name": leaning.name,
@@ -93,7 +110,7 @@ def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> dict[str
     }
 
 
-def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, Any]:
+def finding_json(finding: Finding, witness: dict[str, Any] | None) -> of.Finding:
     """A finding; ``witness`` is the schedule that showed it."""
     return {
         "rule": finding.rule,
@@ -117,7 +134,7 @@ def _places(finding: Finding) -> Iterable[Loc]:
     return found.values()
 
 
-def for_all_json(claim: Claim) -> dict[str, Any]:
+def for_all_json(claim: Claim) -> of.ForAll:
     """What has been found out about all values of a parameter; ``runs``: how many were run."""
     why = claim.obstacle
     return {
@@ -135,7 +152,7 @@ def for_all_json(claim: Claim) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def repairs_json(repairs: Repairs) -> dict[str, Any]:
+def repairs_json(repairs: Repairs) -> of.Repairs:
     """What ``--suggest`` has found, the best first; ``ended``: more time would find no more."""
     return {
         "tried": repairs.tried,
@@ -160,7 +177,7 @@ def repairs_json(repairs: Repairs) -> dict[str, Any]:
     }
 
 
-def _participant(p: Participant) -> dict[str, Any]:
+def _participant(p: Participant) -> of.Participant:
     iterations = zip(p.iterations, names_of(p.iterations), strict=True)
     return {
         "role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action,
@@ -169,7 +186,7 @@ def _participant(p: Participant) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _iteration(iteration: Iteration, name: str) -> dict[str, Any]:
+def _iteration(iteration: Iteration, name: str) -> of.Iteration:
     """The turn of a loop: its number, counted from 1, and what the loop's variable was."""
     variable = name if iteration.variable else None
     return {
@@ -180,15 +197,17 @@ def _iteration(iteration: Iteration, name: str) -> dict[str, Any]:
     }
 
 
-def _diagnostic(d: Diagnostic) -> dict[str, Any]:
+def _diagnostic(d: Diagnostic) -> of.Diagnostic:
     return {"rule": d.rule, "message": d.message, "locations": [loc_json(d.loc)], "fix": d.fix}
 
 
-def loc_json(loc: Loc) -> dict[str, Any]:
+def loc_json(loc: Loc) -> of.Place:
     """``behind`` is there if PTX was read: its line, or that of an inlined function before it.
     ``calls`` is there if the line is of a function that the kernel's calls: where, the nearest
     first."""
-    place: dict[str, Any] = {"file": loc.file, "line": loc.line}
+    place: of.Place = {"file": loc.file, "line": loc.line}
     if loc.calls:
         place["calls"] = [loc_json(call) for call in loc.calls]
-    return place if loc.behind is None else {**place, "behind": loc_json(loc.behind)}
+    if loc.behind is not None:
+        place["behind"] = loc_json(loc.behind)
+    return place

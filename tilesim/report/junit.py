@@ -16,7 +16,7 @@ _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(results: Iterable[Result]) -> str:
-    """The document, ending with a newline; there are no times in it."""
+    """The document, ending with a newline; times are in it if the results have some."""
     done = tuple(clean(result) for result in results)
     failed = [r for r in done if _outcome(r) == "failure"]
     errors = [r for r in done if _outcome(r) == "error"]
@@ -48,7 +48,8 @@ def _outcome(result: Result) -> str:
 def _case(suite: Xml.Element, result: Result) -> None:
     module, _, name = result.kernel.rpartition("::")
     names = {"classname": _clean(module or result.kernel), "name": _clean(name)}
-    case = Xml.SubElement(suite, "testcase", names)
+    time = {} if result.seconds is None else {"time": f"{result.seconds:.3f}"}
+    case = Xml.SubElement(suite, "testcase", names | time)
     outcome = _outcome(result)
     if outcome:
         message = _message(result)

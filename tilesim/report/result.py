@@ -39,6 +39,7 @@ class Checked:
     ``diagram`` is one of its barriers (SVG) and ``recording`` of the failing schedule (else of the
     timed one), if a report will show them. ``denied``: what a proof leans on and was not to lean
     on, which makes it an error. ``configuration``: what tells the launch from others of the kernel.
+    ``seconds``: how long the check took, if reports are to say so.
     """
 
     kernel: str
@@ -49,6 +50,7 @@ class Checked:
     recording: Recording | None = field(default=None, repr=False)
     denied: tuple[Leaning, ...] = ()
     configuration: str = ""
+    seconds: float | None = None
 
     @property
     def special(self) -> bool:
@@ -73,6 +75,7 @@ class Rejected:
     target: str | None
     diagnostics: tuple[Diagnostic, ...]
     repairs: Repairs | None = None
+    seconds: float | None = None
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""
@@ -91,6 +94,7 @@ class Failure:
     message: str
     internal: bool = False
     places: tuple[Loc, ...] = ()
+    seconds: float | None = None
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""
