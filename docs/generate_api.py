@@ -92,7 +92,8 @@ def entry(name: str, thing: Any) -> Iterator[str]:
     if isinstance(thing, type):
         methods = [
             (member, value) for member, value in vars(thing).items()
-            if not member.startswith("_") and (isinstance(value, property) or callable(value))
+            if not member.startswith("_") and inspect.getdoc(value)
+            and (isinstance(value, property) or callable(value))
         ]  # fmt: skip
         if methods:
             yield ""
