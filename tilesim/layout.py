@@ -82,13 +82,10 @@ def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
     ) or [first.rstrip()]
 
 
-def _bounded(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
 def line_of(loc: Loc) -> str:
     """The line, stripped; empty if the file cannot be read or is not to be shown."""
-    return excerpt(loc, 0)[0][1].strip()
+    text = excerpt(loc, 0)[0][1].strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
@@ -109,15 +106,15 @@ def quoted(loc: Loc, indent: int, *, place: bool = True) -> Iterator[str]:
         yield f"{pad}{loc}"
     text = line_of(loc)
     if text:
-        yield f"{pad}  {loc.line} | {_bounded(text)}"
+        yield f"{pad}  {loc.line} | {text}"
     for call in loc.calls:
-        yield f"{pad}  {_bounded(_called(call))}"
+        yield f"{pad}  {_called(call)}"
     while (behind := loc.behind) is not None:
         said = " ".join(line_of(behind).split())
         # the last one is the line of PTX; one before it is in a function that is called at `loc`
         called = "" if behind.behind is None else f" (called at {loc.short})"
         loc, found = behind, f"{behind.short}{called} | {said}".removesuffix(" | ")
-        yield f"{pad}  {_bounded(found)}"
+        yield f"{pad}  {found}"
 
 
 def _called(call: Loc) -> str:

@@ -430,9 +430,7 @@ def _place(group: Group, launch: Launched, shown: set[SourceLine], style: Style)
     for line in () if instruction is None else instruction.lines:
         if line not in shown and (text := line_of(Loc(line.file, line.line))):
             shown.add(line)
-            said = f"{short(line)} | {text}"
-            room = max(style.width - COLUMN - 6, 20)
-            yield f"{' ' * COLUMN}    {said if len(said) <= room else said[: room - 3] + '...'}"
+            yield f"{' ' * COLUMN}    {short(line)} | {text}"
 
 
 def where(group: Group, launch: Launched) -> str:
