@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from tilesim.cli import main
+from tilesim.cli import COMMANDS, main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -45,3 +46,19 @@ def test_console_blocks_are_what_the_commands_print(
     assert len(blocks) >= 5
     for block in blocks:
         assert with_outputs(block) == block, "run python -m tests.cli.update"
+
+
+def test_exit_codes_are_in_one_table() -> None:
+    """A row for each command, with the codes that its help names."""
+    section = PAGE.read_text().split("## Exit codes\n")[1].split("\n## ")[0]
+    rows = {}
+    for line in section.splitlines():
+        names, *cells = (cell.strip() for cell in line.strip("|").split("|")) if line else ("",)
+        for name in re.findall(r"`([\w-]+)`", names):
+            rows[name] = {str(code) for code, cell in enumerate(cells) if cell}
+    assert set(rows) == set(COMMANDS)
+    for name, codes in rows.items():
+        text = " ".join((import_module(COMMANDS[name]).command.help or "").split())
+        said = re.search(r"Exit: (.*)", text)
+        if said is not None and name != "watch":
+            assert set(re.findall(r"(?<![\w-])[0-3](?![\w-])", said[1])) == codes, name
