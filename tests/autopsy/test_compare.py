@@ -274,7 +274,7 @@ def test_the_first_try_of_a_wait_is_the_wait(ring: Hang) -> None:
 def test_ctas_may_stand_as_others_do(ring: Hang) -> None:
     match = ring.compared(ring.ring(), ctas=1)
     assert match.kind == "same"
-    assert match.says[1:] == ("2 CTAs of the dump stand as another one of the check",)
+    assert match.says[1:] == ("2 CTAs of the dump match another one of the check",)
 
 
 def test_warps_may_stand_as_others_do(ring: Hang) -> None:
@@ -283,7 +283,7 @@ def test_warps_may_stand_as_others_do(ring: Hang) -> None:
     cta = [replace(first, warps=(1, 2, 3, 4)), replace(second, warps=(0,))]
     match = ring.compared(cta)
     assert match.kind == "same"
-    assert match.says[1:] == ("2 warps of the dump stand as another one of the check", RACE)
+    assert match.says[1:] == ("2 warps of the dump match another one of the check", RACE)
     few = ring.compared([replace(first, warps=(2, 3, 4)), replace(second, warps=(0,))])
     assert few.kind == "nearest"
     (difference,) = few.differs
@@ -548,7 +548,7 @@ def test_tries_that_go_on_and_on(
     assert match.report.verdict == "bounded"
     if kind == "same":
         assert match.says[0].startswith(
-            "the run of check goes on and on, in tries for mbarriers that nothing completes: "
+            "the run of check does not end: the same warps wait for the same mbarriers as in "
         )
         assert match.finding is not None
         assert match.finding.rule == "deadlock"

@@ -193,7 +193,7 @@ def test_an_arrival_that_a_warp_would_make_which_has_ended(tmp_path: Path) -> No
     assert init.opcode == "SYNCS.EXCH.64"
     assert one.state == (
         "mbarrier 0x800 is in a phase of parity 0: 1 of 1 arrivals pending",
-        "no warp that is alive has an arrival on it ahead",
+        "no live warp has an arrival on it ahead",
         "warp 0 of its CTA has ended",
     )
     assert found.cycle == ()
@@ -231,7 +231,7 @@ def test_bytes_that_are_missing(tmp_path: Path) -> None:
     assert supplies(one) == [((0,), {"UBLKCP.S.G"}, True)]
     ended = entry(pair(tmp_path, word(0, 0, 1, 512), word(0, 96, 96), producer=False), 1, 2, 3)
     assert ended.state[1:] == (
-        "no warp that is alive has a copy for it ahead: a copy that was issued must bring them",
+        "no live warp has a copy for it ahead: a copy that was issued must bring them",
         "warp 0 of its CTA has ended",
     )
 
@@ -318,7 +318,7 @@ def test_an_arrival_of_a_peer(tmp_path: Path, owner: int) -> None:
     else:
         assert str(one.wait) == "waits for mbarrier 0x400 of the cluster's CTA 1, parity 0"
         assert not one.supplies
-        assert "no warp that is alive has an arrival on it ahead" in one.state
+        assert "no live warp has an arrival on it ahead" in one.state
 
 
 @needs.compiler
@@ -508,7 +508,7 @@ def test_a_cluster_of_which_a_cta_has_ended(tmp_path: Path) -> None:
     assert supplies(one) == [((1,), {"UCGABAR_ARV"}, True)]
     assert not one.passing
     # an arrival of the CTA that has ended was to come
-    assert "no warp that is alive has an arrival on it ahead" in entry(graph_, 1).state
+    assert "no live warp has an arrival on it ahead" in entry(graph_, 1).state
 
 
 @needs.compiler
@@ -552,7 +552,7 @@ def test_registers_that_no_warp_gives_back(tmp_path: Path) -> None:
         "warps 4-11 of its CTA have stores to global memory ahead, which may be to it",
     )
     alone = entry(graph(tmp_path, "registers", [Block(waits)], block=384), *range(4, 12))
-    assert alone.state == ("no warp of its CTA that is alive gives registers back",)
+    assert alone.state == ("no live warp of its CTA can still release registers",)
 
 
 @needs.compiler
@@ -577,7 +577,7 @@ def test_a_global_word_that_no_warp_is_to_store(tmp_path: Path, grid: int, begin
         tmp_path, "whole_grid", [Block([Stand(0, poll.pc)])], block=32, grid=grid
     ).entries
     assert one.state[-1] == (
-        "no other warp of this kernel that is alive has a store to global memory ahead: it takes "
+        "no other live warp of this kernel has a store to global memory ahead: it takes "
         f"{begins and begins + ' have), '}another kernel, the host or a copy that is under way"
     )
 
@@ -608,7 +608,7 @@ def test_a_word_of_shared_memory_that_a_warp_is_to_store(tmp_path: Path) -> None
         graph_ = graph(tmp_path, "word_of_peer", [Block(stands)], block=64)
         assert supplies(entry(graph_, 0)) == []
     alone = graph(tmp_path, "word_of_peer", [Block(stands[:1])], block=64)
-    assert entry(alone, 0).state == ("no warp that is alive has a store to it ahead",)
+    assert entry(alone, 0).state == ("no live warp has a store to it ahead",)
 
 
 @needs.compiler
@@ -691,14 +691,14 @@ def test_waits_of_a_cluster() -> None:
     by = {type(e.wait).__name__: e for e in graph_.entries if e.groups[0].warps != (3,)}
     assert by["MbarrierWait"].state == (
         "mbarrier 0x400 is in a phase of parity 0: 3 of 3 arrivals pending",
-        "no warp that is alive has an arrival on it ahead",
+        "no live warp has an arrival on it ahead",
     )
     assert by["ClusterBarrierWait"].state == (
         "CTA 0 of the cluster: warp 5 waits there, warps 0-4, 6-7 do not",
         "CTA 1 of the cluster: warp 5 waits there, warps 0-4, 6-7 do not",
         # each warp has a branch of its own
-        "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
+        "no other warp has an arrival on it ahead: it has arrived, or does not reach it",
     )
     lanes = next(e for e in graph_.entries if isinstance(e.wait, WarpWait))
-    assert lanes.state == ("lanes 16-31 do not come to it from where they stand",)
+    assert lanes.state == ("lanes 16-31 cannot reach it from where they stand",)
     assert graph_.cycle == ()

@@ -100,7 +100,7 @@ def test_a_kernel_that_is_gone_is_no_success(two: str, write: Write, tilesim_cli
     write("two.py", TWO.format(name="renamed", count=2))
     result = tilesim_cli("check", two, "--last-failed")
     assert result.exit_code == 2
-    assert "no kernel is there any more that failed last" in result.stderr
+    assert "no kernel that failed last is left" in result.stderr
     assert tilesim_cli("check", two, "--last-failed").exit_code == 1
 
 

@@ -119,7 +119,7 @@ def test_a_variable_that_changes_in_a_loop_is_an_error(body: Callable[[Builder],
     assert problem.loc.line == here
     assert problem.loc.function == body.__name__
     assert problem.message.startswith(f"{name} is ")
-    assert "in every turn of the loop: Python runs the body of a loop once" in problem.message
+    assert "in every iteration of the loop: Python runs the body of a loop once" in problem.message
     keep = f"k.assign({name}" if body is of_a_register else f'`{name} = k.var("{name}", 0)`'
     assert keep in problem.fix
 

@@ -242,7 +242,7 @@ def test_the_warps_that_come_to_an_instruction_are_named(said: str, found: str) 
     first = next(n for n, _ in enumerate(lower(looping()).code) if f"{right}    {n}: " in text)
     with pytest.raises(ParseError, match=r"^<text>:\d+:\d+: ") as error:
         parse(wrong)
-    assert f"expected warps 0, which come to instruction {first}, {found}" in str(error.value)
+    assert f"expected warps 0, which reach instruction {first}, {found}" in str(error.value)
 
 
 def test_warps_that_do_not_come_to_an_instruction_may_be_named() -> None:

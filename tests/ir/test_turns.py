@@ -96,7 +96,7 @@ def bump() -> int:
     return _global
 
 
-@wrong("st[0] is 0 before a turn of the loop and 1 after it")
+@wrong("st[0] is 0 before an iteration of the loop and 1 after it")
 def an_element(k: Builder) -> None:
     b, st = barriers(k), [0]
     with k.one_thread(), k.loop(4):
@@ -104,7 +104,7 @@ def an_element(k: Builder) -> None:
         st[0] ^= 1
 
 
-@wrong("st['p'] is 0 before a turn of the loop and 1 after it")
+@wrong("st['p'] is 0 before an iteration of the loop and 1 after it")
 def an_entry(k: Builder) -> None:
     b, st = barriers(k), {"p": 0}
     with k.one_thread(), k.loop(4):
@@ -112,7 +112,7 @@ def an_entry(k: Builder) -> None:
         st["p"] ^= 1
 
 
-@wrong("st[0] is 0 before a turn of the loop and 1 after it")
+@wrong("st[0] is 0 before an iteration of the loop and 1 after it")
 def an_array(k: Builder) -> None:
     b, st = barriers(k), np.zeros(1, np.int32)
     with k.one_thread(), k.loop(4):
@@ -120,7 +120,7 @@ def an_array(k: Builder) -> None:
         st[0] ^= 1
 
 
-@wrong("st.phase is 0 before a turn of the loop and 1 after it")
+@wrong("st.phase is 0 before an iteration of the loop and 1 after it")
 def an_attribute(k: Builder) -> None:
     b, st = barriers(k), State()
     with k.one_thread(), k.loop(4):
@@ -128,7 +128,7 @@ def an_attribute(k: Builder) -> None:
         st.step()
 
 
-@wrong("Whole.count is 0 before a turn of the loop and 1 after it")
+@wrong("Whole.count is 0 before an iteration of the loop and 1 after it")
 def an_attribute_of_a_class(k: Builder) -> None:
     b = barriers(k)
     Whole.count = 0
@@ -137,7 +137,7 @@ def an_attribute_of_a_class(k: Builder) -> None:
         Whole.count += 1
 
 
-@wrong("st.x[1]['a'] is 0 before a turn of the loop and 1 after it")
+@wrong("st.x[1]['a'] is 0 before an iteration of the loop and 1 after it")
 def deep_down(k: Builder) -> None:
     b, st = barriers(k), SimpleNamespace(x=[0, {"a": 0}])
     with k.one_thread(), k.loop(4):
@@ -145,7 +145,7 @@ def deep_down(k: Builder) -> None:
         st.x[1]["a"] ^= 1
 
 
-@wrong("st.phase is 0 before a turn of the loop and 1 after it")
+@wrong("st.phase is 0 before an iteration of the loop and 1 after it")
 def another_object(k: Builder) -> None:
     b, st = barriers(k), Frozen()
     with k.one_thread(), k.loop(4):
@@ -153,7 +153,7 @@ def another_object(k: Builder) -> None:
         st = st.next()
 
 
-@wrong("at is (0, 0) before a turn of the loop and (0, 1) after it")
+@wrong("at is (0, 0) before an iteration of the loop and (0, 1) after it")
 def another_tuple(k: Builder) -> None:
     b, at = barriers(k), (0, 0)
     with k.one_thread(), k.loop(4):
@@ -161,7 +161,10 @@ def another_tuple(k: Builder) -> None:
         at = (at[0], at[1] ^ 1)
 
 
-@wrong("at is Place(stage=0, phase=0) before a turn of the loop and Place(stage=0, phase=1) after")
+@wrong(
+    "at is Place(stage=0, phase=0) before an iteration of the loop and Place(stage=0, phase=1) "
+    "after"
+)
 def another_named_tuple(k: Builder) -> None:
     b, at = barriers(k), Place(0, 0)
     with k.one_thread(), k.loop(4):
@@ -169,7 +172,7 @@ def another_named_tuple(k: Builder) -> None:
         at = at._replace(phase=at.phase ^ 1)
 
 
-@wrong("n is 0 before a turn of the loop and 1 after it")
+@wrong("n is 0 before an iteration of the loop and 1 after it")
 def nonlocals(k: Builder) -> None:
     b, n = barriers(k), 0
 
@@ -189,14 +192,14 @@ def globals_of_the_module(k: Builder) -> None:
         turn(k, b, bump() & 1)
 
 
-@wrong("it is further after a turn of the loop than before it")
+@wrong("it is further after an iteration of the loop than before it")
 def cycled(k: Builder) -> None:
     b, it = barriers(k), itertools.cycle([0, 1])
     with k.one_thread(), k.loop(4):
         turn(k, b, next(it))
 
 
-@wrong("it is further after a turn of the loop than before it")
+@wrong("it is further after an iteration of the loop than before it")
 def generated(k: Builder) -> None:
     def phases() -> Iterator[int]:
         while True:
@@ -207,32 +210,32 @@ def generated(k: Builder) -> None:
         turn(k, b, next(it))
 
 
-@wrong("it is further after a turn of the loop than before it")
+@wrong("it is further after an iteration of the loop than before it")
 def iterated(k: Builder) -> None:
     b, it = barriers(k), iter([0, 1, 0, 1])
     with k.one_thread(), k.loop(4):
         turn(k, b, next(it))
 
 
-OTHER = "gives other numbers after a turn of the loop than before it"
+OTHER = "an iteration of the loop changes the numbers that {} gives next"
 _rng = random.Random(0)
 
 
-@wrong(f"rng {OTHER}")
+@wrong(OTHER.format("rng"))
 def drawn(k: Builder) -> None:
     b, rng = barriers(k), random.Random(1)
     with k.one_thread(), k.loop(4):
         turn(k, b, rng.randrange(1 << 16))
 
 
-@wrong(f"_rng {OTHER}")
+@wrong(OTHER.format("_rng"))
 def drawn_from_one_of_the_module(k: Builder) -> None:
     b = barriers(k)
     with k.one_thread(), k.loop(4):
         turn(k, b, _rng.randrange(1 << 16))
 
 
-@wrong(f"random {OTHER}")
+@wrong(OTHER.format("random"))
 def drawn_from_pythons_own(k: Builder) -> None:
     b = barriers(k)
     random.seed(1)
@@ -240,28 +243,28 @@ def drawn_from_pythons_own(k: Builder) -> None:
         turn(k, b, random.randrange(1 << 16))
 
 
-@wrong(f"draw {OTHER}")
+@wrong(OTHER.format("draw"))
 def drawn_by_a_method(k: Builder) -> None:
     b, draw = barriers(k), random.Random(1).getrandbits
     with k.one_thread(), k.loop(4):
         turn(k, b, draw(16))
 
 
-@wrong(f"rng {OTHER}")
+@wrong(OTHER.format("rng"))
 def drawn_by_numpy(k: Builder) -> None:
     b, rng = barriers(k), np.random.default_rng(1)
     with k.one_thread(), k.loop(4):
         turn(k, b, int(rng.integers(1 << 16)))
 
 
-@wrong(f"rng {OTHER}")
+@wrong(OTHER.format("rng"))
 def drawn_by_numpys_older_one(k: Builder) -> None:
     b, rng = barriers(k), np.random.RandomState(1)
     with k.one_thread(), k.loop(4):
         turn(k, b, int(rng.randint(1 << 16)))
 
 
-@wrong(f"np {OTHER}")
+@wrong(OTHER.format("np"))
 def drawn_from_numpys_own(k: Builder) -> None:
     b = barriers(k)
     np.random.seed(1)
@@ -269,14 +272,14 @@ def drawn_from_numpys_own(k: Builder) -> None:
         turn(k, b, int(np.random.randint(1 << 16)))
 
 
-@wrong("it is further after a turn of the loop than before it")
+@wrong("it is further after an iteration of the loop than before it")
 def counted(k: Builder) -> None:
     b, it = barriers(k), itertools.count()
     with k.one_thread(), k.loop(4):
         turn(k, b, next(it))
 
 
-@wrong("st['p'] is 0 before a turn of the loop and 1 after it")
+@wrong("st['p'] is 0 before an iteration of the loop and 1 after it")
 def updated(k: Builder) -> None:
     b, st = barriers(k), {"p": 0}
     with k.one_thread(), k.loop(4):
@@ -284,14 +287,14 @@ def updated(k: Builder) -> None:
         st.update(p=1)
 
 
-@wrong("todo[1] is 0 before a turn of the loop and not there after it")
+@wrong("todo[1] is 0 before an iteration of the loop and not there after it")
 def taken_out(k: Builder) -> None:
     b, todo = barriers(k), [1, 0]
     with k.one_thread(), k.loop(4):
         turn(k, b, todo.pop())
 
 
-@wrong("ring[0] is 0 before a turn of the loop and 1 after it")
+@wrong("ring[0] is 0 before an iteration of the loop and 1 after it")
 def rotated(k: Builder) -> None:
     b, ring = barriers(k), deque((0, 1))
     with k.one_thread(), k.loop(4) as i:
@@ -299,7 +302,7 @@ def rotated(k: Builder) -> None:
         ring.rotate()
 
 
-@wrong("now is Mbar b[0] before a turn of the loop and Mbar b[1] after it")
+@wrong("now is Mbar b[0] before an iteration of the loop and Mbar b[1] after it")
 def swapped(k: Builder) -> None:
     b = barriers(k)
     now, then = b[0], b[1]
@@ -309,7 +312,7 @@ def swapped(k: Builder) -> None:
         now, then = then, now
 
 
-@wrong("turns[0] is not there before a turn of the loop and 1 after it")
+@wrong("turns[0] is not there before an iteration of the loop and 1 after it")
 def only_the_first_time(k: Builder) -> None:
     b, turns = barriers(k), list[int]()
     with k.one_thread(), k.loop(4) as i:
@@ -318,7 +321,7 @@ def only_the_first_time(k: Builder) -> None:
         turns.append(1)
 
 
-@wrong("st is (0, 5) before a turn of the loop and (1, 5) after it")
+@wrong("st is (0, 5) before an iteration of the loop and (1, 5) after it")
 def two_at_once(k: Builder) -> None:
     b, st, at = barriers(k), (0, 5), "a"
     with k.one_thread(), k.loop(4):
@@ -326,7 +329,7 @@ def two_at_once(k: Builder) -> None:
         st, at = (st[0] ^ 1, st[1]), "b"
 
 
-@wrong("phase is 0 before a turn of the loop and 1 after it")
+@wrong("phase is 0 before an iteration of the loop and 1 after it")
 def set_on_another_way_only(k: Builder) -> None:
     b, phase, ever = barriers(k), 0, list[int]()
     with k.one_thread(), k.loop(4):
@@ -336,7 +339,7 @@ def set_on_another_way_only(k: Builder) -> None:
         phase = 1
 
 
-@wrong("phase is not there before a turn of the loop and 1 after it")
+@wrong("phase is not there before an iteration of the loop and 1 after it")
 def set_in_the_first_turn_only(k: Builder) -> None:
     b, turns = barriers(k), list[int]()
     with k.one_thread(), k.loop(4):
@@ -353,7 +356,7 @@ def looped(k: Builder, n: int) -> Iterator[Any]:
         yield i
 
 
-@wrong("st[0] is 0 before a turn of the loop and 1 after it")
+@wrong("st[0] is 0 before an iteration of the loop and 1 after it")
 def in_a_loop_of_the_users(k: Builder) -> None:
     b, st = barriers(k), [0]
     with k.one_thread(), looped(k, 4):
@@ -361,7 +364,7 @@ def in_a_loop_of_the_users(k: Builder) -> None:
         st[0] ^= 1
 
 
-@wrong("st[0] is 0 before a turn of the loop and 1 after it")
+@wrong("st[0] is 0 before an iteration of the loop and 1 after it")
 def in_while(k: Builder) -> None:
     b, st = barriers(k), [0]
     n = k.var("n", 0)
@@ -371,7 +374,7 @@ def in_while(k: Builder) -> None:
         n += 1
 
 
-@wrong("st[0] is 0 before a turn of the loop and 1 after it")
+@wrong("st[0] is 0 before an iteration of the loop and 1 after it")
 def of_the_outer_loop(k: Builder) -> None:
     b, st = barriers(k), [0]
     with k.one_thread(), k.loop(2):

@@ -76,7 +76,7 @@ def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
     """With another parity it would wait for ever."""
     finding = ts.check(staging_guard.build()).findings[0]
     assert (finding.rule, finding.diagnosis) == ("race", "stale_wait")
-    assert finding.cause == ("no instruction arrives on stored[0]: this wait always passes at once")
+    assert finding.cause == "no instruction arrives on stored[0]: this wait always passes at once"
     assert finding.fix.startswith("arrive on stored[0] after the work that this wait must follow")
     only_parity = ts.check(staging_guard.build(guard="constant phase")).findings[0]
     assert only_parity.diagnosis == "stale_wait"

@@ -32,7 +32,7 @@ def test_a_kernel_is_what_its_lines_say(one: Marked, every_level: bool) -> None:
 #: by kernel and the number of a wrong one, what its findings say beside
 TEXTS = {
     ("words_read_in_reverse", 1): "a bar.warp.sync is missing between (E11)",
-    ("a_lane_that_read_a_word_vouches_for_no_other", 1): "lane 0 touches what lane 1 touched",
+    ("a_lane_that_read_a_word_vouches_for_no_other", 1): "lane 0 accesses what lane 1 accessed",
     ("sides_of_a_branch_meet_at_different_places", 2): "waits for lanes 0xffff0000",
     ("a_lane_for_which_nothing_arrives", 1): "bars[1]",
     ("a_barrier_ends_once", 1): "mbarrier.inval on b[0] after its mbarrier.inval (A6)",

@@ -159,6 +159,6 @@ def test_many_ctas(grid: int) -> None:
 
 
 def test_what_is_taken_for_granted_is_said() -> None:
-    assert "if the loops end whose turns data decides" in verdict(ROWS).covers
+    assert "if the loops end whose trip count depends on data" in verdict(ROWS).covers
     assert "in-bounds" in {one.name for one in verdict(HISTOGRAM).leanings}
     assert "loops-end" not in {one.name for one in verdict(TURNS).leanings}

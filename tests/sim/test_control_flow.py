@@ -137,7 +137,7 @@ def test_which_target_of_a_table_comes_first_is_open_if_several_synchronise(
         )
     )
     assert report.verdict == verdict
-    assert all("which arm of a lane-divergent branch" in r for r in report.reasons[:1])
+    assert all("which side of a lane-divergent branch" in r for r in report.reasons[:1])
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ def drawn(*, draws: bool = True, acts: int = 1) -> Program:
 
 
 def test_a_number_that_is_drawn_takes_the_place_of_a_quotient() -> None:
-    """Also in orders in which a warp waits for its turn to draw."""
+    """Also in orders in which a warp waits to take its ticket."""
     assert check(drawn()).verdict == "proved"
     both = check(drawn(acts=0))
     assert both.rules == {"race"}

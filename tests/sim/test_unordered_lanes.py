@@ -465,6 +465,6 @@ def test_what_is_not_modelled_of_lanes_is_said_in_a_whole_sentence() -> None:
     """Unless all meet in each round, another lane parts from those that another one has left."""
     (finding,) = check(last_ticket.build(rounds=3)).findings
     assert finding.rule == "unsupported"
-    assert "lanes of a warp that part again and again" in finding.message
-    assert "are not modelled. Let all lanes meet in between (bar.warp.sync -1" in finding.message
+    assert "lanes of a warp that diverge again and again" in finding.message
+    assert "are not modelled. Synchronise all lanes between (bar.warp.sync -1" in finding.message
     assert check(last_ticket.build(rounds=3, met=True), schedules=8).verdict == "bounded"

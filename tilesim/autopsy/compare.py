@@ -753,8 +753,8 @@ def _why(report: Report) -> str:
 
 #: instead of what is said of a deadlock
 _TRIES = (
-    "the run of check goes on and on, in tries for mbarriers that nothing completes: the same "
-    f"warps wait for the same as in the dump, and {_ROUNDS} rounds of tries change nothing"
+    "the run of check does not end: the same warps wait for the same mbarriers as in the dump, "
+    f"and {_ROUNDS} rounds of tries change nothing"
 )
 
 
@@ -843,11 +843,9 @@ def _same_hang(hang: _Hang, found: _Compared, report: Report) -> Match:
     ]
     others = sum(cta.number != number for cta, number in found.counterparts.items())
     if others:
-        says.append(f"{count(others, 'CTA')} of the dump stand as another one of the check")
+        says.append(f"{count(others, 'CTA')} of the dump match another one of the check")
     if found.exchanged:
-        says.append(
-            f"{count(found.exchanged, 'warp')} of the dump stand as another one of the check"
-        )
+        says.append(f"{count(found.exchanged, 'warp')} of the dump match another one of the check")
     either = sum(bool(s.instead) for s in stands)
     if either:
         says.append(
@@ -930,8 +928,8 @@ def _proved(report: Report, rebuilt: Rebuilt, there: Mapping[Cta, _There]) -> Ma
         cta.number for cta, own in there.items()
         if any(s.kind is None for stands in own.stands.values() for s in stands)
     })  # fmt: skip
-    says = [f"check proves this kernel with this launch ({report.covers}), so something that the "
-            "proof takes for granted is not so on the GPU"]  # fmt: skip
+    says = [f"check proves this kernel with this launch ({report.covers}), so an assumption of "
+    f"the proof does not hold on the GPU"]  # fmt: skip
     if runs:
         says.append(
             f"in CTA {ranges(runs[:_MOST_SAID])} warps are not known to wait: the kernel may have "
@@ -940,8 +938,7 @@ def _proved(report: Report, rebuilt: Rebuilt, there: Mapping[Cta, _There]) -> Ma
     says.append(
         "the dump may contradict what is listed here"
         if taken
-        else "it takes nothing for granted that the dump could contradict: the launch or the PTX "
-        "is another than what ran, or the machine code or the hardware does not do what the PTX "
-        "says"
+        else "it has no assumption that the dump could contradict: the launch or the PTX differs "
+        "from what ran, or the machine code or the hardware does not follow the PTX"
     )
     return Match("proved", tuple(says), contradicts=tuple(taken), report=report)

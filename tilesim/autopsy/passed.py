@@ -56,7 +56,7 @@ class Passed:
                 return f"warp {other.warps[0]} of its CTA has passed as many"
         alive = {warp for one in groups for warp in one.warps}
         if len(alive) == self.launch.grid.warps and all(rounds.come(g.pc) >= most for g in groups):
-            return "all warps of its CTA have come to as many"
+            return "all warps of its CTA have joined as many"
         return ""
 
     def _of(self, number: int) -> _Rounds | None:

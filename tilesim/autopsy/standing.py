@@ -295,7 +295,7 @@ class _Standing:
                 return replace(behind, evidence=where, instead=(wait,))
             wait = replace(wait, instead=(behind,))
         wait = wait or self._behind()
-        return wait or self._said() or Running(self.one, False, "no instruction that waits is near")
+        return wait or self._said() or Running(self.one, False, "no wait is near")
 
     def _trap(self) -> Trap | None:
         """A trap at which it stands, or just behind it, where nothing else leads."""

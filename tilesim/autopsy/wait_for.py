@@ -168,13 +168,13 @@ class _Graph:
                 self._poll(waiting, wait)
             case RegisterPoolWait():
                 waiting.supplies = self._supplies(self._others(waiting), "registers", None)
-                self._say_if_none(waiting, "no warp of its CTA that is alive gives registers back")
+                self._say_if_none(waiting, "no live warp of its CTA can still release registers")
             case TensorAllocWait():
                 beside = [c for c in self.launch.ctas if c.sm == waiting.cta.sm]
                 groups = [group for cta in beside for group in self.of[cta]]
                 waiting.supplies = self._supplies(groups, "columns", None)
                 self._say_if_none(
-                    waiting, "no warp of this kernel on its SM that is alive frees columns"
+                    waiting, "no live warp of this kernel on its SM can still free columns"
                 )
             case GridDependencyWait():
                 waiting.state += self._before(waiting.cta.grid)
@@ -238,7 +238,7 @@ class _Graph:
 
     def _mbarrier(self, waiting: _CtaWait, wait: MbarrierWait) -> None:
         if wait.address is None:
-            waiting.state.append("which mbarrier it is cannot be told: nothing more is known of it")
+            waiting.state.append("the mbarrier is unknown, and so is its state")
             return
         owner, rank = self.launch.dump.peer(waiting.cta, wait.rank), wait.rank or 0
         if owner is None:
@@ -255,11 +255,11 @@ class _Graph:
         groups = self._of_cluster(waiting.cta)
         if arrivals:
             waiting.supplies += self._supplies(groups, "arrival", names)
-            self._say_if_none(waiting, "no warp that is alive has an arrival on it ahead")
+            self._say_if_none(waiting, "no live warp has an arrival on it ahead")
         if copies:
             supplies = self._supplies(groups, "bytes", names)
             if not supplies:
-                text = "no warp that is alive has a copy for it ahead"
+                text = "no live warp has a copy for it ahead"
                 waiting.state.append(
                     f"{self._as_far_as_known(text)}: a copy that was issued must bring them"
                 )
@@ -314,7 +314,7 @@ class _Graph:
         alive = {w for g in own for w in g.warps}
         ended = self._ended(cta)
         if wait.id is None:
-            waiting.state.append("which named barrier it is cannot be told")
+            waiting.state.append("the named barrier is unknown")
             return
         same = [g for g in own if _has_come(g, wait.id)]
         arrived = {w for g in same for w in g.warps}
@@ -340,9 +340,7 @@ class _Graph:
         waiting.needs_all = wait.threads is None
         waiting.supplies = self._supplies(_without(own, same), "named", Names(cta, wait.id))
         if alive - arrived:
-            self._say_if_none(
-                waiting, "no other warp that is alive comes to it from where it stands"
-            )
+            self._say_if_none(waiting, "no other live warp can reach it from where it stands")
 
     def _cluster(self, waiting: _CtaWait) -> None:
         peers = self.launch.dump.cluster_of(waiting.cta)
@@ -371,7 +369,7 @@ class _Graph:
         if rest:
             self._say_if_none(
                 waiting,
-                "no other warp has an arrival on it ahead: it has arrived, or does not come to it",
+                "no other warp has an arrival on it ahead: it has arrived, or does not reach it",
             )
         elif all(one and self.ahead.arrives(one) for one in {g.wait.instruction for g in there}):
             waiting.passing = True
@@ -391,13 +389,13 @@ class _Graph:
                     waiting.supplies.append(Supply((group,), (one,), True, is_wait(group.wait)))
                 else:
                     waiting.state.append(
-                        f"lanes {ranges(lanes_of(group.lanes & missing))} do not come to it from "
-                        "where they stand"
+                        f"lanes {ranges(lanes_of(group.lanes & missing))} cannot reach it from "
+                        f"where they stand"
                     )
 
     def _poll(self, waiting: _CtaWait, wait: Poll) -> None:
         if wait.address is None:
-            waiting.state.append("which word it is cannot be told")
+            waiting.state.append("the word is unknown")
             return
         if wait.space != "shared" and wait.value is None:
             waiting.state.append("its value is not known: the dump has no memory there")
@@ -406,7 +404,7 @@ class _Graph:
             names = None if owner is None else Names(owner, wait.address, wait.width)
             others = _without(self._of_cluster(waiting.cta), waiting.groups)
             waiting.supplies = self._supplies(others, "shared store", names)
-            self._say_if_none(waiting, "no warp that is alive has a store to it ahead")
+            self._say_if_none(waiting, "no live warp has a store to it ahead")
             return
         # which words these stores write is not known: none of them is said to release it
         near = {w for g in self._others(waiting) if self._stores(g) for w in g.warps}
@@ -423,7 +421,7 @@ class _Graph:
             unknown = self.launch.dump.absent(waiting.cta.grid).unknown
             begins = f"a CTA that has not begun ({unknown:,} may not have), " if unknown else ""
             waiting.state.append(
-                "no other warp of this kernel that is alive has a store to global memory ahead: it "
+                "no other live warp of this kernel has a store to global memory ahead: it "
                 f"takes {begins}another kernel, the host or a copy that is under way"
             )
 

@@ -129,7 +129,7 @@ def assumptions(
         yield assumed("in-bounds", text, ())
     loops = dict.fromkeys(loc for o in run.outcomes for loc in o.data_loops)
     if loops:
-        yield assumed("loops-end", "if the loops end whose turns data decides", loops)
+        yield assumed("loops-end", "if the loops end whose trip count depends on data", loops)
     traps = dict.fromkeys(loc for o in run.outcomes for loc in o.data_traps)
     if traps:
         yield assumed("no-trap", "if the kernel does not trap where data decides that", traps)

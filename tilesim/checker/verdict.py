@@ -197,8 +197,7 @@ def too_many(simulation: Simulation) -> Finding | None:
     return Finding(
         "deadlock",
         f"a cooperative launch of {program.ctas} CTAs that may wait for each other: no GPU of "
-        f"{program.target} holds more than {most} at once, so the driver refuses it, and CTAs that "
-        "ran all the same would wait for others that cannot start",
+        f"{program.target} holds more than {most} at once, so the driver refuses the launch",
         (launch, *waits[:1]),
         (
             f"{most // many} per multiprocessor, of which there are at most {many}: "

@@ -255,7 +255,7 @@ def command(
         reports.append(partial(last_failed_names.keep, targets, open_))
     _all_of(reports)
     if only is not None and finished and not results:
-        raise UsageError("no kernel is there any more that failed last: now all are checked again")
+        raise UsageError("no kernel that failed last is left: all are checked again")
     say_withheld()
     ctx.exit(_code(session, accept))
 

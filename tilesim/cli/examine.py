@@ -284,7 +284,7 @@ class Replay:
             raise UsageError(f"{path}: {error}") from error
         stats = Stats(run.stats.instructions, 1, run.stats.ctas)
         covers = f"the schedule of {path}; strictness {witness.strict}"
-        reasons = () if run.findings else ("this schedule shows no finding (any more)",)
+        reasons = () if run.findings else ("this schedule shows no finding with this program",)
         verdict: Literal["failed", "bounded"] = "failed" if run.findings else "bounded"
         name = kernel_of(program).name
         report = Report(name, verdict, covers, run.findings, reasons, None, stats)

@@ -33,8 +33,8 @@ def _tell(line: str) -> None:
 @time_option("--after", None, "Take it for hung after so long, whatever it does.")
 @time_option(
     "--no-progress", _NO_PROGRESS,
-    "Take it for hung when for so long a GPU is busy, no GPU accesses its memory, and no process "
-    "of the command reads or writes.",
+    "Take it for hung when for so long a GPU is busy, no memory of GPUs is accessed, and no "
+    "process reads or writes.",
 )  # fmt: skip
 @click.option(
     "--dump-dir", type=FOLDER, metavar="DIR", help="Keep the dumps in this folder."

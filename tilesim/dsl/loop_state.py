@@ -134,11 +134,11 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         match self.path[-1][0]:
             case "iterator":
-                return f"{self.place} is further after a turn of the loop than before it"
+                return f"{self.place} is further after an iteration of the loop than before it"
             case "random":
-                return f"{self.place} gives other numbers after a turn of the loop than before it"
+                return f"an iteration of the loop changes the numbers that {self.place} gives next"
         before, after = _said(self.before), _said(self.after)
-        return f"{self.place} is {before} before a turn of the loop and {after} after it"
+        return f"{self.place} is {before} before an iteration of the loop and {after} after it"
 
 
 @dataclass
@@ -253,7 +253,8 @@ def check_iterations(first: Declares, record: Callable[[Iterations], Declares]) 
             raise _rejected(
                 f"{change}, and this line depends on it", loc or whole, change.place,
                 f'let the kernel keep it: with `x = k.var("x", {int(change.before)})` in its '
-                "place, `x += 1` and the like are executed in every turn; or " if is_number else "",
+                "place, `x += 1` and the like are executed in every iteration; or "
+                if is_number else "",
             )  # fmt: skip
 
 
@@ -309,7 +310,7 @@ def _rejected(said: str, loc: Loc, place: str, keep: str) -> InvalidProgram:
     return reject(
         f"{said}: Python runs the body of a loop once, to record it", loc, rule="region",
         fix=f"{keep}compute it from the loop's variable; or unroll the loop with Python's `for`; "
-        f"or, if it is to be the same in all turns, set {place} in the loop before it is used",
+        f"or, if it is to be the same in all iterations, set {place} in the loop before it is used",
     )  # fmt: skip
 
 
@@ -349,11 +350,11 @@ def _check_number(change: Change, place: Place, uses: list[_Use] | None, again: 
     if line is None and (again or (uses is not None and name not in code.co_varnames)):
         return
     raise _rejected(
-        f"{name} is {_said(old)} before this line and {_said(new)} after it in every turn of the "
-        "loop", Loc(shortened(code.co_filename), line or place.line, code.co_name), name,
+        f"{name} is {_said(old)} before this line and {_said(new)} after it in every iteration of "
+        f"the loop", Loc(shortened(code.co_filename), line or place.line, code.co_name), name,
         f"set the register with `k.assign({name}, ...)`; or " if isinstance(old, Var) else
         f'let the kernel keep it: with `{name} = k.var("{name}", {_said(old)})` before the loop, '
-        f"`{name} += 1` and the like are executed in every turn; or ",
+        f"`{name} += 1` and the like are executed in every iteration; or ",
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ DOCS = (
         "There are 16 barriers per CTA, ids 0 to 15; `__syncthreads` is id 0 with all threads. "
         "All participants of a round give the same thread count, a multiple of 32. A warp that is "
         "in a round must not join it again before the round is over. `barrier.red` must not be "
-        "mixed with the other forms. Where a third warp may slip into a round meant for others, "
+        "mixed with the other forms. If another warp may join a round instead of a participant, "
         "the check reports that, too.",
         (BARRIER,),
         ("E1", "E5", "E6", "E7", "E9", "U18"),

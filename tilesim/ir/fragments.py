@@ -136,8 +136,8 @@ def layout_problem(fragment: Fragment, *, lanes: bool) -> str | None:
     if columns % 8 if rows == 1 else rows % 64 or (columns != 1 and columns % 8):
         return (
             f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
-            "multiple of 64 rows and a multiple of 8 columns (or 1), or one row and a multiple of "
-            "8 columns"
+            f"multiple of 64 rows and of 8 columns (or 1 column); or it has one row and a "
+            f"multiple of 8 columns"
         )
     return None
 

@@ -406,5 +406,5 @@ def check_meetings(mir: Mir) -> Iterator[Diagnostic]:
             f"instruction {number} is a join at which all lanes of a warp meet, and instruction "
             f"{by} may send some of them past it",
             mir.code[number].loc,
-            "place the join where all ways from that branch come together, or leave out syncs",
+            "place the join where all paths from that branch reconverge, or leave out syncs",
         )

@@ -303,7 +303,7 @@ def _either(members: list[Form], where: str) -> Form:
         if clash:
             raise TypeError(
                 f"{where}: the text form cannot tell the members of the union apart: "
-                f"{' and '.join(sorted(clash))} can look alike"
+                f"{' and '.join(sorted(clash))} can look the same"
             )
         taken |= own
     return Either(tuple(members)) if len(members) > 1 else members[0]

@@ -291,8 +291,8 @@ class _MirParser(Parser):
             if missing or more:
                 what = f"not {min(missing)}" if missing else str(min(more))
                 raise self._cursor.error(
-                    token, f"expected warps {ranges(coming[number], mir.kernel.loc)}, which "
-                    f"come to instruction {number}, found {what}",
+                    token, f"expected warps {ranges(coming[number], mir.kernel.loc)}, which reach "
+                    f"instruction {number}, found {what}",
                 )  # fmt: skip
 
     def _roles(self) -> tuple[str, ...]:

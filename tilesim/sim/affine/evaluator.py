@@ -168,7 +168,7 @@ class Evaluator(ABC):
         if uses is None:
             uses = self.used(pc)
         if uses.head is not None and self._spins(w, uses.head):
-            what = "whether a turn of a loop changes something"
+            what = "whether an iteration of a loop changes something"
             self.obstacle = Obstacle(what, instruction.loc)
             return
         if not uses.moves and uses.touched.isdisjoint(moving):

@@ -100,7 +100,7 @@ class Watched(ShiftEvaluator):
         self.touched = IterationAccesses()
         self.later: list[OperandMotion] = []
         #: what decides how often clusters repeat this, if not equally often
-        self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
+        self.decides: tuple[str, Loc] = "the trip count of a loop", UNKNOWN
         #: the warp that stores something that moves, by where
         self._data_moves: dict[Footprint, Agent] = {}
         #: what the machine is to execute meanwhile
@@ -592,7 +592,9 @@ class Jump:
                 one.meets(other) for one in families for other in before
                 if one.write or other.write
             ):  # fmt: skip
-                raise NoShift(f"accesses to {memory.label} of different turns, which may meet")
+                raise NoShift(
+                    f"accesses to {memory.label} of different iterations, which may overlap"
+                )
 
     # ------------------------------------------------------------------ the jump
 

@@ -447,7 +447,7 @@ class Traced:
             self.hopeless = self.hopeless or tracer.hopeless
             self.why = self.why or tracer.why
         if (name := may_meet(reaches)) is not None:
-            what = f"accesses to {name} of different turns, which may meet"
+            what = f"accesses to {name} of different iterations, which may overlap"
             self.limits.append(Limit(0, Obstacle(what, UNKNOWN)))
             self.why = self.why or self.limits[-1].obstacle
         self._machines.clear()

@@ -118,7 +118,7 @@ def resume(w: Warp) -> None:
             w.pc, w.mask = group[0], mask
             w.regroup()
             if frame.arms:
-                what = "which arm of a lane-divergent branch acts first"
+                what = "which side of a lane-divergent branch executes first"
                 w.machine.nondeterministic(what, frame.loc, explorable=False)
             return
     w.pc = frame.meet

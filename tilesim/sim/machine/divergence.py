@@ -105,7 +105,7 @@ def _together(origin: Warp, group: list[Arrival], union: int) -> None:
                 "unsupported",
                 f"{last_op.mnemonic} of {origin} by lanes that execute it at several places, "
                 f"{last_op.loc} and {other.loc}, is not modelled",
-                "let lanes come together before it",
+                "let the lanes reconverge before it",
             )
     guarded = machine.plan.mir.code[last.pc].guard is not None
     if union == origin.live_mask and not guarded and len({a.agent.pc for a in group}) == 1:
@@ -116,7 +116,7 @@ def _together(origin: Warp, group: list[Arrival], union: int) -> None:
     last.pc += 1
     try:
         if group[-1].step(last):
-            raise Fault(f"{group[-1].op.mnemonic} by lanes that come to it one by one")
+            raise Fault(f"{group[-1].op.mnemonic} by lanes that reach it one by one")
     finally:
         last.pc -= 1
         last.mask = before

@@ -799,8 +799,8 @@ def unordered_end(barrier: Mbarrier, warp: Agent, op: Op, use: Credit | Wait) ->
         f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
         f"{use.warp}, although it comes later (A6)",
         ((warp, f"executes {op.mnemonic}", op), (use.warp, f"executes {use.op.mnemonic}", use.op)),
-        fix="hand over from each user to the warp that invalidates it: release after the last use, "
-        "acquire before mbarrier.inval",
+        fix="order each use before mbarrier.inval: release after the last use, acquire before "
+        "mbarrier.inval",
         facts=Stated((barrier.named,)),
     )
 

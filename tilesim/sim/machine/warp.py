@@ -784,9 +784,9 @@ class Parts:
                 del self._spares[component]
                 return component, last
         raise Fault(
-            "lanes of a warp that part again and again before all of them have met, each time in "
-            "other groups, are not modelled. Let all lanes meet in between (bar.warp.sync -1, "
-            "k.sync_warp()), or divide them in the same way each time"
+            "lanes of a warp that diverge again and again without a warp barrier, each time in "
+            "other groups, are not modelled. Synchronise all lanes between (bar.warp.sync -1, "
+            "k.sync_warp()), or divide them into the same groups each time"
         )
 
     def advance(self, part: Part) -> None:

@@ -48,8 +48,8 @@ def _open_groups(machine: Machine) -> None:
             if group.opened > group.closed:
                 machine.report(
                     "bulk-group",
-                    f"{warp} ends with {kind} operations that it never committed to a group: "
-                    "nothing waits for them (B29, C4)",
+                    f"{warp} ends with {kind} operations that it never committed to a group: no "
+                    f"instruction waits for them (B29, C4)",
                     ((warp, "issued the copy", warp.last_issue[kind]),),
                     fix="commit_group after the copies and wait_group before the warp ends",
                 )

@@ -50,10 +50,10 @@ _RULE: dict[Condition, Rule] = {
 }
 
 _FIX: dict[Condition, str] = {
-    "A": "make every arrival of a phase wait for the phase before (directly or through the "
-    "barrier that paces it), or give the agents barriers of their own",
+    "A": "make every arrival of a phase wait for the phase before (directly, or through another "
+    "barrier), or use a barrier for each warp",
     "B": "expect bytes (and late arrivals) before the arrival that can end the phase",
-    "C1": "wait for every phase in turn; carry the parity with the barrier's own phase count",
+    "C1": "wait for every phase in order: phase n has parity n & 1",
     "C2": "let the next phase need an arrival from this waiter, made after its wait",
     "N": "use two barrier ids in alternation, or make the next join wait for this round",
     "I": "synchronise every user of the barrier with the warp that invalidates it",

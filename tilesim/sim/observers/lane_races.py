@@ -110,9 +110,9 @@ class LaneExchange:
         self._raced.update((footprint, other))
         in_no_order(
             pair, "race/lanes",
-            f"lane {found[1]} touches what lane {found[0]} touched before: a bar.warp.sync is "
-            "missing between (E11)",
-            "let the lanes meet (bar.warp.sync) between the two",
+            f"lane {found[1]} accesses what lane {found[0]} accessed before: a bar.warp.sync is "
+            f"missing between (E11)",
+            "synchronise the lanes (bar.warp.sync) between the two",
         )  # fmt: skip
 
 
@@ -193,8 +193,8 @@ def by_parts(access: Access, parts: list[Part]) -> list[tuple[Part, Access]]:
 
 #: what to do about lanes that have not met
 MEET = (
-    "let the lanes meet (bar.warp.sync) before one of them releases for the others, and after one "
-    "has acquired for them"
+    "synchronise the lanes (bar.warp.sync) before one of them releases for the others, and after "
+    "one acquires for them"
 )
 
 

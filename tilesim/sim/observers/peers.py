@@ -43,8 +43,8 @@ class PeerLog:
         if self._first(warp, cta):
             self._machine.report(
                 "peer-start",
-                f"{warp} touches the shared memory of CTA {cta.number} by {op.mnemonic} without "
-                "knowing that this CTA has started (D8)",
+                f"{warp} accesses the shared memory of CTA {cta.number} by {op.mnemonic} before "
+                f"it has observed that this CTA has started (D8)",
                 ((warp, f"executes {op.mnemonic} remotely", op),),
                 fix="let all CTAs of the cluster pass a cluster barrier before the first remote "
                 "access",
@@ -55,8 +55,8 @@ class PeerLog:
         if self._first(warp, cta):
             self._machine.report(
                 "peer-start",
-                f"{warp} executes {op.mnemonic}.cta_group::2 without knowing that the other CTA of "
-                f"the pair, CTA {cta.number}, has started (G9)",
+                f"{warp} executes {op.mnemonic}.cta_group::2 before it has observed that the "
+                f"other CTA of the pair, CTA {cta.number}, has started (G9)",
                 ((warp, f"executes {op.mnemonic}.cta_group::2", op),),
                 fix="let the CTAs of the pair pass a cluster barrier before it",
             )

@@ -101,8 +101,8 @@ def missing_edge(pair: Overlap) -> tuple[Kind, str]:
         )
     if pair.clock[record.component] >= record.tick:
         return "race/in-time-only", (
-            "the two are ordered in time by operations that publish no memory to the other "
-            "side (relaxed, or of a scope that does not include it)"
+            "the two are ordered in time only: the operations between are relaxed, or their scope "
+            "does not include the other side"
         )
     where = f"{record.op.mnemonic} at {record.op.loc}"
     if record.asynchronous or record.engine:

@@ -291,7 +291,7 @@ class TmemOrder:
                     if handed
                     else "nothing orders the second issue after the first (G23)"
                 ),
-                "hand over from one thread to the other: tcgen05.fence::before_thread_sync, "
+                "order the second thread after the first: tcgen05.fence::before_thread_sync, "
                 "arrive, wait, tcgen05.fence::after_thread_sync",
             )
         completion = _COMPLETION[old.kind]
@@ -399,8 +399,8 @@ class TmemOrder:
                     f"the kernel ends with {allocation.columns} columns of tensor memory that "
                     f"{warp} allocated and no warp freed (G8)",
                     ((warp, "allocates the columns", op),),
-                    fix="tcgen05.dealloc them in the warp that allocated them, after their last "
-                    "use has been waited for",
+                    fix="tcgen05.dealloc them in the warp that allocated them, after a wait for "
+                    "their last use",
                     kind="tmem-lifetime/not-freed",
                 )
 

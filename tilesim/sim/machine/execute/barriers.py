@@ -55,7 +55,7 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op, *, waits: bool) ->
             f"one round of {barrier.label} is joined by aligned barriers at two places in the "
             "code (E8)",
             ((w, action, op, deed), (other.warp, action, other.op, deed)),
-            fix="use the non-aligned form (aligned=False) when roles meet at a barrier",
+            fix="use the non-aligned form (aligned=False) when roles share a barrier",
             facts=Stated((barrier.named,)),
         )
 

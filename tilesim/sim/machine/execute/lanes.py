@@ -135,7 +135,7 @@ def by_masks(c: Operands, op: Op, step: Step) -> Step:
                     "unsupported",
                     f"{op.mnemonic} of {w} by lanes that name different lanes, some of which are "
                     "elsewhere",
-                    "let lanes come together before it, or name one mask there",
+                    "let the lanes reconverge before it, or name one mask there",
                 ) from None
             try:
                 for number in different:

@@ -493,7 +493,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         in_turn = draws and rounds is None
         place = memory.label, addresses.item(0)
         if in_turn and machine.tickets.holds_up(w, place):
-            return w.block(machine.tickets, "waits for its turn to draw", op)
+            return w.block(machine.tickets, "waits to take its ticket", op)
         learns = slot is not None and not waits
         hands_on = learns and (releases or w.fences.releases)
         if hands_on and w.lanes > 1 and w.may_divide:

@@ -1,0 +1,1 @@
+"""Every sentence that tilesim prints, each looked at once."""
