@@ -361,6 +361,11 @@ def test_a_release_at_the_peer_is_a_patch_of_the_source(
     assert rule in report.rules
     assert report.repairs is not None
     first = replace(report.repairs, found=report.repairs.found[:1])
+    title = first.found[0].what
+    assert title.startswith("an arrival on the barrier of another CTA")
+    said = f"; count {right[0]} instead of {wrong[0]} in mbarrier.init"
+    assert title.endswith(said) == (right[0] != wrong[0])
+    assert "address(" not in title
     diff = Diff.of([Checked("k", "sm_90a", replace(report, repairs=first))]).text()
     subprocess.run(["patch", "-p1"], input=diff, text=True, check=True, capture_output=True)
     mended = Path("k.cu").read_text()
