@@ -376,6 +376,18 @@ def test_a_release_at_the_peer_is_a_patch_of_the_source(
 
 
 @needs.compiler
+def test_without_the_source_a_release_at_the_peer_is_told_without_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = program(2, compiled(source(STAGE, 2, "32", "arrive(&empty)")))
+    report = check(found, suggest=Wanted(timedelta(minutes=10), read=lambda _: found))
+    assert report.repairs is not None
+    first = report.repairs.found[0]
+    assert (first.what, first.patches) == ("another operand of mbarrier.arrive", ())
+
+
+@needs.compiler
 @pytest.mark.parametrize(("size", "count"), [(2, "1"), (4, "4")])
 def test_a_release_at_the_peer_is_a_patch_of_ptx(
     size: int, count: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 
@@ -12,6 +13,7 @@ from tilesim.files import source_lines
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Mir
+from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
 from tilesim.ir.text.printer import statement_lines, statement_text
 from tilesim.mistakes.diagnose import explained
@@ -166,6 +168,10 @@ def _in_text(found: Found, right: Callable[[str, Found], bool]) -> dict[int, Pat
     return {}
 
 
+#: an operand as MIR has it
+_COMPUTED = re.compile(r"\baddress\(|%[a-z]+\d")
+
+
 def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
     changes = tuple(
         replace(change, patch=patches.get(change.loc.innermost.line, change.patch))
@@ -175,8 +181,29 @@ def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
         for change in dict.fromkeys(_changes(edit, before, after))
     )
     verdict: Verdict = "proved" if found.verdict == "proved" else "exhausted"
-    what = "; ".join([*(e.what for e in found.edits), *filter(None, [found.reversal])])
+    said = map(_in_words, found.edits, found.programs)
+    what = "; ".join([*said, *filter(None, [found.reversal])])
     return Repair(what, verdict, changes, found.programs[-1])
+
+
+def _in_words(edit: Edit, program: Program | Mir) -> str:
+    """What an edit is; of what was compiled from a source, without expressions of registers and
+    addresses."""
+    if not isinstance(program, Mir) or not _COMPUTED.search(edit.what):
+        return edit.what
+    before = [program.code[number].what for number in edit.instead]
+    if all(what.loc.behind is None for what in before):
+        return edit.what
+    old = [what.mnemonic for what in before if isinstance(what, Op)]
+    new = [
+        what.mnemonic for one in edit.instead.values() for what in one
+        if isinstance(what, Op) and what not in before
+    ]  # fmt: skip
+    of = " and ".join(dict.fromkeys(old))
+    if not new:
+        return f"without {of}"
+    made = " and ".join(dict.fromkeys(new))
+    return f"another operand of {of}" if made == of else f"{made} at {of}"
 
 
 def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Iterable[Change]:
