@@ -62,3 +62,11 @@ def test_exit_codes_are_in_one_table() -> None:
         said = re.search(r"Exit: (.*)", text)
         if said is not None and name != "watch":
             assert set(re.findall(r"(?<![\w-])[0-3](?![\w-])", said[1])) == codes, name
+
+
+def test_every_command_is_listed_and_has_a_section() -> None:
+    page = PAGE.read_text()
+    listed = re.findall(r"^\| \[`([a-z-]+)`\]\(#\1\) \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+    for name in listed:
+        assert f"\n## {name}\n" in page
