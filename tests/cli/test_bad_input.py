@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -91,6 +93,18 @@ FILES = {
         "bad.py:1: loading bad.py raises ModuleNotFoundError: No module named 'no_such_module_at_",
     ),
     "exits on import": ("raise SystemExit(3)\n", "bad.py:1: loading bad.py raises SystemExit: 3"),
+    "ends the process": (
+        "import os\n\nif not os.fork():\n    os._exit(1)\nos.wait()\nos._exit(0)\n",
+        "bad.py:6: loading bad.py raises SystemExit: 0",
+    ),
+    "raises what is no error": (
+        "raise BaseException('x')\n", "bad.py:1: loading bad.py raises BaseException: x"
+    ),
+    "ends a generator": ("raise GeneratorExit\n", "bad.py:1: loading bad.py raises GeneratorExit"),
+    "raises what cannot be shown": (
+        "class E(Exception):\n    def __str__(self):\n        raise self\n\n\nraise E\n",
+        "bad.py:6: loading bad.py raises E",
+    ),
     "does not parse": ("x = 1\ndef f(:\n", "bad.py:2: SyntaxError: invalid syntax"),
     "is not UTF-8 source": ("x = '\udcff'\n", "SyntaxError"),
     "defines no kernel": ("x = 1\n", "bad.py defines no kernel"),
@@ -121,6 +135,51 @@ def test_file_that_cannot_be_loaded(
     assert result.exit_code == 2, result.output
     assert message in re.sub(r"\s+", " ", result.stdout)
     assert_no_traceback(result.output)
+
+
+def test_an_error_of_any_length_is_cut(write: Write, tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("check", write("bad.py", "raise ValueError(10_000_000 * 'x')\n"))
+    assert result.exit_code == 2
+    assert "bad.py:1: loading bad.py raises ValueError:" in result.stdout
+    assert len(result.stdout) < 3000
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+def test_python_that_is_no_file_of_its_size_is_not_read(
+    write: Write, tilesim_cli: Invoke, tmp_path: Path, kind: str
+) -> None:
+    write("good.py", kernels.GOOD)
+    path = tmp_path / "bad.py"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+    result = tilesim_cli("check", "bad.py")
+    assert result.exit_code == 2
+    why = "it is larger than 8 MiB" if kind == "large" else "it is no regular file"
+    assert f"bad.py cannot be read: {why}" in result.output
+
+
+@pytest.mark.parametrize("when", ["before", "while it is loaded"])
+def test_a_working_folder_that_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke, when: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    if when == "before":
+        folder.rmdir()
+        text = kernels.GOOD
+    else:
+        text = f"import os\n\nos.rmdir({str(folder)!r})\n{kernels.GOOD}"
+    (tmp_path / "bad.py").write_text(text)
+    result = tilesim_cli("check", str(tmp_path / "bad.py"))
+    assert result.exit_code == 2
+    assert result.stderr == "error: the working folder has been deleted; use another\n"
 
 
 def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: Invoke) -> None:

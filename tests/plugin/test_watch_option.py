@@ -53,6 +53,7 @@ def test_a_test_that_passes_after_its_dump_has_failed(folder: pytest.Pytester) -
 
 
 def test_workers_watch_their_own_tests(folder: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
     folder.makepyfile(TESTS.replace("END", "raise RuntimeError('unspecified launch failure')"))
     result = folder.runpytest_subprocess(*PLUGINS, "--tilesim-watch", "0.2", "-n", "1")
     result.stdout.fnmatch_lines(

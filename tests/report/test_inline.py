@@ -55,6 +55,9 @@ def test_print_shows_what_check_prints(arrivals: int, verdict: str) -> None:
     assert str(report) == result_text(Checked("meet", "", report)).rstrip()
     assert str(report).startswith(f"{verdict.upper()} meet")
     assert repr(report).startswith("Report(kernel='meet'")
+    said: list[str] = []
+    report._repr_pretty_(SimpleNamespace(text=said.append), False)
+    assert said == [str(report)]
 
 
 def test_notebooks_show_a_page_in_a_frame() -> None:

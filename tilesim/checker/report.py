@@ -182,6 +182,10 @@ class Report(Shown):
     def __str__(self) -> str:
         return repr(self) if display.maker is None else display.maker().text(self)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython's console shows the text; notebooks show the page."""
+        printer.text(str(self))
+
     @property
     def rules(self) -> frozenset[str]:
         """The rules of the findings."""

@@ -144,9 +144,21 @@ class Group(click.Group):
             _silence(sys.stdout)
             ctx.exit(BROKEN_PIPE)
         except Exception as error:
+            if isinstance(error, FileNotFoundError) and not _has_folder():
+                click.echo("error: the working folder has been deleted; use another", err=True)
+                ctx.exit(USAGE)
             _internal(error, debug=bool(ctx.params.get("debug")))
             ctx.exit(INTERNAL)
         return result
+
+
+def _has_folder() -> bool:
+    """Whether the working folder still exists; a kernel's file may have removed it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _silence(stream: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tilesim.dsl.kernel import Kernel
 from tilesim.errors import NoKernelError, TargetError, UsageError
+from tilesim.files import MAX_SOURCE, read_regular
 from tilesim.ir.program import Program
 from tilesim.loader.target import Target
 from tilesim.loader.user_code import user_code
@@ -60,15 +61,22 @@ class _FromText(SourceFileLoader):
     """Loads a file by its text. Bytecode that Python keeps counts as that of the file if size and
     time, in seconds, are the same: an edit right after a check would not be seen."""
 
+    def __init__(self, name: str, path: str, text: bytes) -> None:
+        super().__init__(name, path)
+        self._text = text
+
     def get_code(self, fullname: str) -> CodeType:
-        place = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(place), place)
+        return self.source_to_code(self._text, self.get_filename(fullname))
 
 
 def _import_file(path: Path) -> ModuleType:
+    try:
+        text = read_regular(path, MAX_SOURCE)
+    except OSError as error:
+        raise TargetError(f"{path} cannot be read: {error.strerror}") from error
     absolute = path.resolve()
     name = f"_tilesim_target_{len(sys.modules)}_{path.stem}"
-    loader = _FromText(name, str(absolute))
+    loader = _FromText(name, str(absolute), text)
     spec = importlib.util.spec_from_file_location(name, absolute, loader=loader)
     assert spec is not None
     assert spec.loader is not None

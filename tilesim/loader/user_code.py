@@ -7,12 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from traceback import extract_tb
+from typing import NoReturn
 
 from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError
 from tilesim.ir.loc import Loc, shortened
 
 #: frames of the user's that an error has
 MOST_FRAMES = 8
+#: characters of the message of an exception that an error has
+_MOST_TEXT = 2000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -20,9 +23,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 def user_code(file: str, doing: str) -> Iterator[None]:
     """Turns what the user's code raises into a `TargetError` with the line; no traceback."""
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), _exits_seen():
             yield
-    except (InvalidProgram, TargetError, ParseError):
+    except (InvalidProgram, TargetError, ParseError, KeyboardInterrupt):
         raise
     except SyntaxError as error:
         line = f":{error.lineno}" if error.lineno else ""
@@ -31,10 +34,38 @@ def user_code(file: str, doing: str) -> Iterator[None]:
     except TilesimError as error:
         places = _places(error, file)
         raise _at(type(error)(f"{_last(places, file)}: {doing}: {error}"), places) from error
-    except (Exception, SystemExit) as error:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except BaseException as error:
+        text = _message(error)
+        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
         places = _places(error, file)
         raise _at(TargetError(f"{_last(places, file)}: {doing} raises {what}"), places) from error
+
+
+@contextmanager
+def _exits_seen() -> Iterator[None]:
+    """`os._exit` of this process is an exit like ``sys.exit``: it would end the check without a
+    report, and with the code of success if it is 0. Children that are forked end by it."""
+    end, owner = os._exit, os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() != owner:
+            end(status)
+        raise SystemExit(status)
+
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = end
+
+
+def _message(error: BaseException) -> str:
+    """What an exception of the user's says, within bounds; nothing if it cannot say it."""
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
 
 
 def _at(error: TilesimError, places: tuple[Loc, ...]) -> TilesimError:
