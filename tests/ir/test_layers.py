@@ -281,7 +281,16 @@ def test_definitions_of_instructions_load_types_and_programs_only() -> None:
         ("import tilesim.cli.group", ("tilesim.checker", "tilesim.ir.program", "numpy", "simpy")),
         (
             "import tilesim.cli.check",
-            ("tilesim.mistakes", "tilesim.fuzz", "tilesim.report.html", "tilesim.autopsy"),
+            (
+                "tilesim.mistakes",
+                "tilesim.fuzz",
+                "tilesim.report.html",
+                "tilesim.autopsy",
+                "tilesim.repair.suggest",
+                "tilesim.ptx.parser",
+                "tilesim.ptx.program",
+                "sysconfig",
+            ),
         ),
         (
             "import tilesim.checker",
