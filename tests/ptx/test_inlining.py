@@ -121,6 +121,12 @@ def test_errors_have_the_line(text: str, what: str) -> None:
     assert caught.value.line >= 7
 
 
+def test_a_function_whose_address_is_taken() -> None:
+    with pytest.raises(PtxError, match="address of the function f is taken") as caught:
+        kernel(".reg .b64 %rd<2>;\nmov.u64 %rd1, f;", ".func f() { ret; }")
+    assert caught.value.line >= 7
+
+
 def test_recursion_is_refused() -> None:
     with pytest.raises(PtxError, match="too deeply"):
         kernel("call f;", ".func f() { call f; ret; }")

@@ -355,6 +355,12 @@ class _Flattening:
             return self._symbol(self._globals[name], name)
         if _SPECIAL.fullmatch(name):
             return Special(name[1:])
+        if name in self._functions:
+            raise self._fail(
+                instruction.place,
+                f"the address of the function {name} is taken, to call it later",
+                "compile without -G, so that it is inlined; indirect calls are not supported",
+            )
         raise self._fail(
             instruction.place, f"{name} is declared nowhere",
             "is the text complete, and the register or label of this scope?",
