@@ -280,7 +280,7 @@ def _calls() -> dict[str, str]:
 
 def _name(reference: str) -> str:
     """What a docstring refers to: an instruction by its call, else without its module."""
-    last = reference.rpartition(".")[2]
+    last = reference.rpartition(".")[2] if reference.startswith("tilesim.") else reference
     return _calls().get(last, last)
 
 

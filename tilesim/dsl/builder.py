@@ -339,8 +339,8 @@ class Builder(BuilderMethods):
     def var(self, name: str, value: Operand | None = None, dtype: DTypeLike = s32) -> Var:
         """A per-lane register, set to ``value`` here if one is given.
 
-        ``phase ^= 1`` and the like set it as `assign` does, so it is what a loop carries from turn
-        to turn.
+        ``phase ^= 1`` and the like set it as `assign` does: it keeps its value from one iteration
+        of a loop to the next.
         """
         var = Var(self._claim(name), as_dtype(dtype, f"variable {name}", caller()))
         self._own.add(id(var))
@@ -371,8 +371,8 @@ class Builder(BuilderMethods):
 
     @region
     def if_(self, cond: Expr, *, sync: bool = True) -> Iterator[None]:
-        """A region for the lanes in which ``cond`` holds; behind it, lanes that parted here meet
-        (`bar.warp.sync`), or not without ``sync``: nothing orders what the others do there."""
+        """A region for the lanes in which ``cond`` holds. After it the lanes reconverge
+        (`bar.warp.sync`); without ``sync`` nothing orders them."""
         loc = caller()
         with self._region() as body:
             yield
@@ -396,8 +396,8 @@ class Builder(BuilderMethods):
     def elected(self, *, sync: bool = True) -> Iterator[None]:
         """``elect.sync`` and a region for the elected lane of each executing warp.
 
-        The lanes meet before and after it (`bar.warp.sync`), or not without ``sync``: then nothing
-        orders what the elected lane does and what the others do before and after.
+        The lanes reconverge before and after it (`bar.warp.sync`); without ``sync`` nothing orders
+        the elected lane and what the others do before and after.
         """
         loc = caller()
         chosen = Var(self._fresh("elected"), pred)
@@ -419,8 +419,8 @@ class Builder(BuilderMethods):
         self, start: Operand, stop: Operand | None = None, step: Operand = 1, *, name: str = "i",
         sync: bool = True,
     ) -> Iterator[Var]:  # fmt: skip
-        """``for i in range(...)``, executed (not unrolled) by the kernel; behind it, lanes that
-        `break_` parted meet (`bar.warp.sync`), or not without ``sync``, as for `if_`."""
+        """``for i in range(...)``, executed (not unrolled) by the kernel. After it lanes that left
+        by `break_` reconverge with the others, unless ``sync`` is false, as for `if_`."""
         loc = caller()
         low, high = (0, start) if stop is None else (start, stop)
         var = Var(self._fresh(name), s32)
@@ -434,8 +434,8 @@ class Builder(BuilderMethods):
 
     @region
     def while_(self, cond: Expr, *, sync: bool = True) -> Iterator[None]:
-        """Repeats while ``cond`` holds; lanes leave as their condition turns false, and meet behind
-        it (`bar.warp.sync`), or not without ``sync``: nothing orders what the others do there."""
+        """Repeats while ``cond`` holds; lanes leave as their condition turns false, and reconverge
+        after it (`bar.warp.sync`); without ``sync`` nothing orders them."""
         loc = caller()
         with self._region() as body:
             yield

@@ -94,8 +94,7 @@ class CpAsyncMethods(Namespace):
     ) -> None:
         """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
 
-        Where an operand differs between the lanes, each lane copies all of the views that it names, and
-        where it is not ``shared_out``, as in PTX, in any case.
+        Where an operand differs between the lanes, each lane copies all of the views that it names.
         ``src_bytes``: how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
         """
 
@@ -468,7 +467,6 @@ class MemMethods(Namespace):
         """``ld``: every active lane loads its element of shared or global memory into ``var``.
 
         ``nc``: through a cache that is not coherent, for what no thread of the grid writes (H25).
-        ``element`` is not said by kernels: which one of how many it is of a vector that acquires (H15).
         """
 
     def store(
@@ -479,10 +477,7 @@ class MemMethods(Namespace):
         sem: Literal["weak", "relaxed", "release"] = "weak",
         scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
     ) -> None:
-        """``st``: every active lane stores ``value`` to its element of shared or global memory.
-
-        ``element`` as for ``ld``, of a vector that releases (H15).
-        """
+        """``st``: every active lane stores ``value`` to its element of shared or global memory."""
 
     def atomic(
         self,
@@ -506,9 +501,9 @@ class MemMethods(Namespace):
     ) -> None:
         """``st.async.release``: every active lane has ``value`` stored to its word of global memory.
 
-        A thread of its own stores it, at any later time: what the lane did before comes before that,
-        and what the lane does next is in no order with it. No mbarrier is told; only a strong read
-        finds it. It releases what came before it at ``scope`` (D14).
+        It is stored at any later time, after what the lane did before, which it releases at ``scope``,
+        and in no order with what the lane does next. It completes on no mbarrier: only a strong read
+        observes it (D14).
         """
 
     def reduce_async(
@@ -779,7 +774,7 @@ class WarpMethods(Namespace):
     def activemask(self, result: Var) -> None:
         """``activemask``: the lanes that execute it together; what these are is not promised (E22).
 
-        A value that depends on it is no ground for a proof: lanes of one warp may meet or not.
+        No proof rests on a value that depends on it: lanes of a warp may reconverge or not.
         """
 
 class WgmmaMethods(Namespace):
@@ -801,7 +796,8 @@ class WgmmaMethods(Namespace):
 
         ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
         or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
-        (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.declarations` says.
+        (K-major), or (K, N) when ``b_trans``. Shared views may be in blocks of w columns: transposed
+        (rows / w, K, w), each also (rows / 8, 8, columns / w, w) of its rows and columns in memory.
         ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
         """
 

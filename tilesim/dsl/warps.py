@@ -146,7 +146,7 @@ class Warps:
         return self._barriers.of(self.members, caller())
 
     def sync(self, *, aligned: bool = False) -> None:
-        """All threads of these warps meet, at `barrier`."""
+        """A barrier of all threads of these warps: `barrier`."""
         self.barrier.sync(aligned=aligned)
 
     def one_thread(self, index: int = 0) -> Region[None]:

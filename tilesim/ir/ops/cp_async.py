@@ -16,8 +16,7 @@ from tilesim.records import dataclass
 class CpAsync(Op):
     """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
 
-    Where an operand differs between the lanes, each lane copies all of the views that it names, and
-    where it is not ``shared_out``, as in PTX, in any case.
+    Where an operand differs between the lanes, each lane copies all of the views that it names.
     ``src_bytes``: how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
     """
 

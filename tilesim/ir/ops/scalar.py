@@ -73,7 +73,6 @@ class Load(Op):
     """``ld``: every active lane loads its element of shared or global memory into ``var``.
 
     ``nc``: through a cache that is not coherent, for what no thread of the grid writes (H25).
-    ``element`` is not said by kernels: which one of how many it is of a vector that acquires (H15).
     """
 
     mnemonic = "ld"
@@ -90,6 +89,7 @@ class Load(Op):
     sem: LoadSem = "weak"
     scope: FenceScope = "cta"
     nc: bool = False
+    #: not an operand of kernels: which one of how many elements of a vector that acquires (H15)
     element: tuple[int, int] | None = None
 
     @property
@@ -112,10 +112,7 @@ class Load(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Op):
-    """``st``: every active lane stores ``value`` to its element of shared or global memory.
-
-    ``element`` as for ``ld``, of a vector that releases (H15).
-    """
+    """``st``: every active lane stores ``value`` to its element of shared or global memory."""
 
     mnemonic = "st"
     call = "mem.store(dst, value, *, sem, scope)"
@@ -131,6 +128,7 @@ class Store(Op):
     value: Expr
     sem: StoreSem = "weak"
     scope: FenceScope = "cta"
+    #: as for ``ld``, of a vector that releases
     element: tuple[int, int] | None = None
 
     @property
@@ -197,9 +195,9 @@ class Atomic(Op):
 class StAsyncRelease(Op):
     """``st.async.release``: every active lane has ``value`` stored to its word of global memory.
 
-    A thread of its own stores it, at any later time: what the lane did before comes before that,
-    and what the lane does next is in no order with it. No mbarrier is told; only a strong read
-    finds it. It releases what came before it at ``scope`` (D14).
+    It is stored at any later time, after what the lane did before, which it releases at ``scope``,
+    and in no order with what the lane does next. It completes on no mbarrier: only a strong read
+    observes it (D14).
     """
 
     mnemonic = "st.async.release"

@@ -228,7 +228,7 @@ class ReduxSync(Op):
 class ActiveMask(Op):
     """``activemask``: the lanes that execute it together; what these are is not promised (E22).
 
-    A value that depends on it is no ground for a proof: lanes of one warp may meet or not.
+    No proof rests on a value that depends on it: lanes of a warp may reconverge or not.
     """
 
     mnemonic = "activemask"

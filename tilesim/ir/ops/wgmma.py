@@ -65,7 +65,8 @@ class WgmmaMmaAsync(Op):
 
     ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
     or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
-    (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.declarations` says.
+    (K-major), or (K, N) when ``b_trans``. Shared views may be in blocks of w columns: transposed
+    (rows / w, K, w), each also (rows / 8, 8, columns / w, w) of its rows and columns in memory.
     ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
     """
 
