@@ -43,8 +43,8 @@ TRITON = "triton_check"
 TRITON_OPTIONS = OPTIONS - {"inputs", "for_all"} | {"target", "strict_values"}
 #: the property of a test's report that says what was launched
 _LAUNCHED = "tilesim.launched"
-#: the property with the functions of the comparisons that a test has not made
-_NOT_COMPARED = "tilesim.not_compared"
+#: the property with the functions of what was left out of a test as tensors have no values
+_LEFT_OUT = "tilesim.left_out"
 #: the property that says what a proof leans on
 _LEANS = "tilesim.leans_on"
 #: the property that says what the proof kernel answers
@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--tilesim-strict-values", "--strict-values", action="store_true",
-        help=f"fail tests with {TRITON} that compare numbers: tensors have none there",
+        help=f"fail tests with {TRITON} that compare or read numbers: tensors have none there",
     )  # fmt: skip
     group.addoption(
         "--tilesim-witness-dir", type=Path, default=None, metavar="DIR",
@@ -295,9 +295,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         checks.finish()
     finally:
         item.user_properties.append((_LAUNCHED, checks.verdicts))
-        if checks.comparisons:
-            functions = " ".join(comparison.function for comparison in checks.comparisons)
-            item.user_properties.append((_NOT_COMPARED, functions))
+        if checks.left_out:
+            functions = " ".join(one.function for one in checks.left_out)
+            item.user_properties.append((_LEFT_OUT, functions))
         item.add_report_section("call", "tilesim", checks.summary)
 
 
@@ -325,30 +325,30 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if said:
         terminalreporter.section("Triton kernels checked by tilesim")
         terminalreporter.write_line(launches(said))
-    _tell_comparisons(terminalreporter)
+    _tell_left_out(terminalreporter)
 
 
-def _tell_comparisons(terminalreporter: Any) -> None:
-    """How many comparisons of numbers each test has not made, and all of them."""
+def _tell_left_out(terminalreporter: Any) -> None:
+    """What each test has not done as tensors have no values, and all of them."""
     tests = [
         (report.nodeid, text.split())
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "call"
         for name, text in report.user_properties
-        if name == _NOT_COMPARED
+        if name == _LEFT_OUT
     ]
     if not tests:
         return
-    from tilesim.recording.comparisons import counted
+    from tilesim.recording.left_out import counted
 
-    terminalreporter.section("numbers not compared by tilesim")
+    terminalreporter.section("left out by tilesim")
     for test, functions in tests:
         terminalreporter.write_line(f"{test}: {counted(functions)}")
     total = counted(function for _, functions in tests for function in functions)
-    told = f"{total}, in {len(tests)} {'test' if len(tests) == 1 else 'tests'}"
+    many = f"{total}, in {len(tests)} {'test' if len(tests) == 1 else 'tests'}"
     terminalreporter.write_line(
-        f"{told}: launches are checked, and not run (--strict-values fails)"
+        f"{many}: launches are checked, and not run (--strict-values fails tests that need numbers)"
     )
 
 

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
-def count(number: int, what: str) -> str:
-    """``1 schedule``, ``2,000 schedules``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count(number: int, what: str, several: str = "") -> str:
+    """``1 schedule``, ``2,000 schedules``; ``several`` is a plural that does not end in s alone."""
+    return f"{number:,} {what if number == 1 else several or f'{what}s'}"
 
 
 def numbered(what: str, numbers: Sequence[int]) -> str:

@@ -15,12 +15,14 @@ from click.testing import CliRunner
 
 from tilesim.cli import main as tilesim
 from tilesim.errors import UsageError
+from tilesim.ptx.launch import Scalar
 
 tt: Any = pytest.importorskip(
     "tilesim.triton", reason="needs the triton extra", exc_type=ImportError
 )
 kernels: Any = pytest.importorskip("tests.triton.kernels")
 hopper: Any = pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+given: Any = pytest.importorskip("tilesim.triton.parameters")
 gl: Any = pytest.importorskip("triton.experimental.gluon.language")
 tl: Any = pytest.importorskip("triton.language")
 
@@ -115,9 +117,9 @@ def test_a_launch_in_a_test_is_checked(pytester: pytest.Pytester) -> None:
 
 #: as `torch_without_gpu` notes what it leaves out
 COMPARES = (
-    "from tilesim.recording.comparisons import Comparison\n"
-    "    note = triton_check.comparisons.append\n"
-    "    note(Comparison('torch.allclose', 'test.py:7'))\n    "
+    "from tilesim.recording.left_out import LeftOut\n"
+    "    note = triton_check.left_out.append\n"
+    "    note(LeftOut('torch.allclose', 'test.py:7'))\n    "
 )
 
 
@@ -179,7 +181,8 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     assert third.startswith("skipped tuned: PHASE: 2,")
     assert fourth.startswith("skipped tuned: PHASE: 3,")
     assert last == (
-        f"captured 2 kernel and launch configurations into {folder}; 2 configurations not launched"
+        "captured 2 kernel and launch configurations of 3 launches, 1 of them repeated "
+        f"into {folder}; 2 configurations not launched"
     )
     again = CliRunner().invoke(tilesim, command[3:])
     assert again.exit_code == 2
@@ -189,6 +192,34 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     words = " ".join(checked.output.split())
     assert f"program order; launched with tiles = 4; {WITH.format(0)} cost" in words
     assert "2 kernels: 1 proved, 1 failed" in words
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("import triton, sys\nsys.exit(0)\n", "the script launched no kernel: "),
+        (
+            "print('no kernel')\n",
+            "the script has imported none of cutlass, tilelang",
+        ),
+    ],
+)
+def test_capture_of_nothing_fails_and_says_why(tmp_path: Path, script: str, why: str) -> None:
+    if "import triton" not in script and find_spec("torch") is not None:
+        pytest.skip("torch imports triton by itself")
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    command = [sys.executable, "-m", "tilesim", "capture", "-o", str(tmp_path / "out"), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    captured, reason = done.stderr.splitlines()[-2:]
+    assert captured.startswith("captured 0 kernel and launch configurations into")
+    assert reason.startswith(why)
+
+
+def test_a_nan_is_a_number_that_is_not_known() -> None:
+    (found,) = given.parameters({"scale": "fp32"}, (), (float("nan"),))
+    assert found == Scalar("scale", "f32", None)
 
 
 def test_ctrl_c_keeps_what_was_captured(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tilesim.files import write_whole
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.description import dumps
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Launch, without_contents
 from tilesim.wording import count
 
 #: names of templates have no end
@@ -23,7 +23,19 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._names: dict[str, int] = {}
+        self._seen: set[tuple[str, Launch]] = set()
+        self._repeats = 0
         self._skipped = 0
+
+    def is_new(self, ptx: str, launch: Launch) -> bool:
+        """Whether a launch differs from those before in more than what memory holds. It is counted;
+        if it is new it is to be saved, or skipped."""
+        key = ptx, without_contents(launch)
+        if key in self._seen:
+            self._repeats += 1
+            return False
+        self._seen.add(key)
+        return True
 
     def save(self, ptx: str, launch: Launch) -> None:
         """Writes the pair, and says so."""
@@ -54,8 +66,10 @@ class Folder:
     def summary(self) -> None:
         """Says how much there is."""
         launches = count(self.written, "kernel and launch configuration")
+        many = count(self._repeats + len(self._seen), "launch", "launches")
+        of = f" of {many}, {self._repeats:,} of them repeated" if self._repeats else ""
         left = f"; {count(self._skipped, 'configuration')} not launched" if self._skipped else ""
-        say(f"captured {launches} into {self.path}{left}")
+        say(f"captured {launches}{of} into {self.path}{left}")
 
 
 def file_stem(entry: str) -> str:

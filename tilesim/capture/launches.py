@@ -13,7 +13,7 @@ from tilesim.capture.modules import Kernel, Modules
 from tilesim.cubin.fatbin import Read
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
-from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
+from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple
 from tilesim.ptx.parameters import Described
 from tilesim.ptx.syntax import LaunchError
 from tilesim.records import dataclass
@@ -54,7 +54,6 @@ class Launches:
         self._memory = memory
         self._modules = modules
         self._read = read
-        self._seen: set[tuple[str, Launch]] = set()
         self.maps: set[bytes] = set()
 
     def add(self, request: Request) -> None:
@@ -90,12 +89,9 @@ class Launches:
         self._ran(kernel, described.used)
 
     def _write(self, kernel: Kernel, launch: Launch, used: Sequence[Allocation]) -> None:
-        """A launch that differs from one before in what memory holds alone is the same."""
         text = kernel.loaded.text
-        key = text, without_contents(launch)
-        if key in self._seen:
+        if not self._folder.is_new(text, launch):
             return
-        self._seen.add(key)
         own = {v.address for v in self._modules.variables.values() if v.address}
         if any(one.base in own for one in used):
             name = readable(kernel.name)

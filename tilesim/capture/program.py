@@ -17,7 +17,7 @@ from tilesim.errors import UsageError
 
 def run(command: Sequence[str], output: Path, target: str) -> int:
     """Runs a program as if there were a GPU for ``target``; what it would launch goes to the folder
-    ``output``. Its exit code.
+    ``output``. Its exit code; 1 if it succeeds and nothing is captured.
 
     Raises:
         UsageError: the stub cannot be built, or the program cannot be started.
@@ -30,6 +30,9 @@ def run(command: Sequence[str], output: Path, target: str) -> int:
     if code:
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
         say(f"the program ended with {how}: kernels are not run, so what tests their results fails")
+    elif not folder.written:
+        say("the program launched no kernel that could be captured")
+        return 1
     return code if code >= 0 else 128 - code
 
 

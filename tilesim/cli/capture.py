@@ -47,9 +47,9 @@ def command(
 
     COMMAND is a Python script with Triton kernels, or a program with CUDA kernels and their PTX
     (nvcc -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]' -lineinfo). Tensors of a script have
-    shapes and no data; a script that needs a value of one ends there. A program has memory, and no
-    kernel changes it. Each distinct kernel and launch is written as NAME.ptx and NAME.json, for
-    `tilesim check FOLDER`.
+    shapes and no data; a script in which a value of one decides ends there (the environment has
+    TILESIM_CAPTURE). A program has memory, and no kernel changes it. Each distinct kernel and
+    launch is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
 
     With --ptxas COMMAND is anything that compiles (make, a script, a test). It runs as always, and
     what its compilers hand to ptxas is kept, with launches to be filled in.

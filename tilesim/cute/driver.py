@@ -29,9 +29,9 @@ from tilesim.cute.runtime import Call, Runtime, unpacked
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
-from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped
+from tilesim.recording import MULTIPROCESSORS, Launched, Skipped
+from tilesim.recording.gpu import always
 from tilesim.recording.on_device import Tensors
-from tilesim.recording.without_gpu import always
 
 _WORD = 8
 #: names of kernels have the types of their arguments in them
@@ -95,12 +95,12 @@ def recording(
 ) -> Iterator[None]:
     """Within it, every launch of a kernel of CuTe DSL is handed to ``record`` instead of made.
 
-    Functions have to be compiled within it. Equal launches are recorded once.
+    Functions have to be compiled within it.
 
     Raises:
         UsageError: a kernel was compiled before.
     """
-    recorder = _Recorder(Distinct(record))
+    recorder = _Recorder(record)
     given = recorder.tensors
     through_ffi = _through_ffi(given.handed) if find_spec("tvm_ffi") is not None else ()
     settings, ctas = CuTeDSL._get_dsl().envar, MULTIPROCESSORS[target]

@@ -27,7 +27,7 @@ from tilesim.cutile.runtime import LOADER, Call, Runtime
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Triple
 from tilesim.ptx.parser import read
-from tilesim.recording import Distinct, Launched, Skipped
+from tilesim.recording import Launched, Skipped
 from tilesim.recording.on_device import Tensors
 
 _WORD = 8
@@ -115,12 +115,12 @@ def recording(
 ) -> Iterator[None]:
     """Within it, every launch of a kernel of cuTile is handed to ``record`` instead of made.
 
-    Kernels have to be compiled within it. Equal launches are recorded once.
+    Kernels have to be compiled within it.
 
     Raises:
         UsageError: a kernel was compiled before, or a launch cannot be described.
     """
-    recorder = _Recorder(target, Distinct(record))
+    recorder = _Recorder(target, record)
     launch = tile.launch
 
     def launched(stream: Any, grid: Any, kernel: Any, given: Any, /, **options: Any) -> None:

@@ -60,15 +60,18 @@ Reports = tuple[tuple[Launched, Report], ...]
 
 class Distinct:
     """Hands each distinct launch to ``record``, once: one that differs in what memory holds alone
-    is the same."""
+    is the same. ``repeats`` counts the others."""
 
     def __init__(self, record: Callable[[Launched], None]) -> None:
         self._seen: set[Launched] = set()
         self._record = record
+        self.repeats = 0
 
     def __call__(self, launched: Launched) -> None:
         key = replace(launched, launch=without_contents(launched.launch))
-        if key not in self._seen:
+        if key in self._seen:
+            self.repeats += 1
+        else:
             self._seen.add(key)
             self._record(launched)
 
@@ -114,7 +117,7 @@ class Adapter:
             UsageError: the target is not known, or a kernel does not take its arguments.
         """
         found: list[Launched] = []
-        with self._recording(known_target(target), found.append, skip=skip):
+        with self._recording(known_target(target), Distinct(found.append), skip=skip):
             launcher(*args, **options)
         return tuple(found)
 

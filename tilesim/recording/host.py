@@ -23,8 +23,9 @@ from traceback import print_exception
 from types import ModuleType
 
 from tilesim.capture.folder import Folder, say
+from tilesim.errors import UsageError
 from tilesim.recording import Launched, Recording
-from tilesim.recording.comparisons import Comparison, counted
+from tilesim.recording.left_out import LeftOut, counted
 from tilesim.recording.without_gpu import torch_without_gpu
 
 #: by the package that a script imports, the module whose ``recording`` records its launches
@@ -43,6 +44,8 @@ class Sources(Folder):
 
     def add(self, launched: Launched) -> None:
         """Writes a kernel and its launch."""
+        if not self.is_new(launched.ptx, launched.launch):
+            return
         self.save(launched.ptx, launched.launch)
         if launched.source:
             (self.path / launched.source_file).write_text(launched.source)
@@ -91,33 +94,59 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
     os.environ.pop("TILESIM", None)  # kernels are recorded here, not checked as they are launched
+    kernels = Sources(Path(folder))
+    active: list[str] = []
+    try:
+        with _users_traceback(), _recorded(kernels, target, active):
+            if command[0] == "-m":
+                sys.argv = command[1:]
+                runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+            else:
+                sys.argv = command
+                sys.path.insert(0, str(Path(command[0]).resolve().parent))
+                runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    if not kernels.written:
+        say(_why_nothing(active))
+        raise SystemExit(1)
+
+
+@contextmanager
+def _recorded(kernels: Sources, target: str, active: list[str]) -> Iterator[None]:
+    """Within it, launches go to ``kernels``; the adapters of compilers that are imported are added
+    to ``active``. A summary is said at the end."""
     with ExitStack() as stack:
-        compared: list[Comparison] = []
+        left_out: list[LeftOut] = []
         if find_spec("torch") is not None:
-            stack.enter_context(torch_without_gpu(target, compared.append))
-        kernels = Sources(Path(folder))
-        stack.callback(_say_left_out, compared)
+            stack.enter_context(torch_without_gpu(target, left_out.append))
+        stack.callback(_say_left_out, left_out)
         stack.callback(kernels.summary)
 
         def activate(adapter: str) -> None:
+            active.append(adapter)
             recording: Recording = import_module(adapter).recording
             stack.enter_context(recording(target, kernels.add, tensors="cuda:0", skip=kernels.skip))
 
         stack.enter_context(activating(activate))
-        stack.enter_context(_users_traceback())
-        if command[0] == "-m":
-            sys.argv = command[1:]
-            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = command
-            sys.path.insert(0, str(Path(command[0]).resolve().parent))
-            runpy.run_path(command[0], run_name="__main__")
+        yield
 
 
-def _say_left_out(compared: list[Comparison]) -> None:
-    """Tells the user that comparisons in the script say nothing."""
-    if compared:
-        say(f"{counted(c.function for c in compared)}: tensors have no values here")
+def _why_nothing(active: Sequence[str]) -> str:
+    """Why nothing was captured of a script that has ended; ``active`` are the adapters."""
+    if not active:
+        return f"the script has imported none of {', '.join(ADAPTERS)}"
+    return (
+        "the script launched no kernel: those of torch itself are not captured, "
+        "nor is what other processes launch that it starts"
+    )
+
+
+def _say_left_out(left_out: list[LeftOut]) -> None:
+    """Tells the user what of the script was not done."""
+    if left_out:
+        say(f"left out: {counted(one.function for one in left_out)}")
 
 
 @contextmanager
@@ -128,13 +157,14 @@ def _users_traceback() -> Iterator[None]:
     except KeyboardInterrupt:
         say("interrupted: what was captured so far is kept")
         raise SystemExit(INTERRUPTED) from None
+    except UsageError as error:
+        say(f"{error}; the script has ended there")
+        raise SystemExit(1) from None
     except Exception as error:
         own = error.__traceback__
         while own is not None and _is_ours(own.tb_frame.f_code.co_filename):
             own = own.tb_next
         print_exception(error.with_traceback(own or error.__traceback__))
-        if "DataDependent" in type(error).__name__:
-            say("tensors have shapes and no values under tilesim capture: the script ends here")
         raise SystemExit(1) from None
 
 

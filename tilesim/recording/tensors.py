@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tilesim.ptx.launch import Pointer
@@ -30,3 +31,13 @@ def storage(tensor: Any) -> tuple[object, int | None, int]:
         return storage._cdata, storage.nbytes(), tensor.storage_offset() * tensor.element_size()
     size = tensor.nbytes if hasattr(tensor, "nbytes") else None
     return tensor.data_ptr(), size, 0
+
+
+def storages(values: Iterable[Any]) -> Iterator[Any]:
+    """The storages of torch that arguments of a kernel lie in, also of descriptors and tuples."""
+    for value in values:
+        tensor = getattr(value, "base", value)
+        if isinstance(value, tuple):
+            yield from storages(value)
+        elif hasattr(tensor, "untyped_storage"):
+            yield tensor.untyped_storage()

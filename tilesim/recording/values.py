@@ -1,7 +1,8 @@
 """What tensors hold that a script makes of integers, while tensors have shapes and no storage.
 
 Tables of sizes, strides and addresses steer kernels: what ``torch.tensor`` was given is known, and
-goes with copies of whole tensors, until something else writes there.
+goes with copies of whole tensors, until something else writes there. (Torch's mode does so for the
+host alone, where it has numbers of every type.)
 """
 
 from __future__ import annotations
@@ -54,11 +55,6 @@ class Values:
         for storage in storages:
             self._known.pop(storage._cdata, None)
 
-    def made_of(self, tensor: Any, data: object, make: Callable[..., Any]) -> None:
-        """``tensor`` was made of numbers, by torch's own ``make``."""
-        if _integers(data):
-            self.note(tensor, _real(lambda: make(data, dtype=tensor.dtype)))
-
     def clear(self) -> None:
         """Nothing is known."""
         self._known.clear()
@@ -70,13 +66,6 @@ def _real(make: Callable[[], Any]) -> Any:
 
     with unset_fake_temporarily():
         return make()
-
-
-def _integers(data: object) -> bool:
-    """Whether these are integers, in lists or tuples."""
-    if isinstance(data, list | tuple):
-        return all(map(_integers, data))
-    return isinstance(data, int)
 
 
 #: those of this process

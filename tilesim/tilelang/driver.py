@@ -28,9 +28,9 @@ from tvm import tirx
 from tilesim.capture.maps import map_of_im2col, map_of_tiled
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Triple
-from tilesim.recording import Distinct, Launched, Skipped, once
+from tilesim.recording import Launched, Skipped, once
+from tilesim.recording.gpu import always
 from tilesim.recording.tensors import Buffers
-from tilesim.recording.without_gpu import always
 from tilesim.tilelang.host_code import Address, Descriptor, HostCode
 
 _FLAGS = PassConfigKey.TL_DEVICE_COMPILE_FLAGS
@@ -225,9 +225,8 @@ def recording(
 ) -> Iterator[None]:
     """Within it, every launch of a tilelang kernel is handed to ``record`` instead of made.
 
-    To be used within `torch_without_gpu`, which says what to compile for. Equal launches are
-    recorded once. Of an autotuned kernel the first configuration is launched, and ``skip`` is told
-    how many are left out.
+    To be used within `torch_without_gpu`, which says what to compile for. Of an autotuned kernel
+    the first configuration is launched, and ``skip`` is told how many are left out.
     """
 
     def cached(func: Any, out_idx: Any = None, **options: Any) -> Any:
@@ -259,7 +258,7 @@ def recording(
         for owner, name, ours in (
             (jit, "cached", cached), (jit_kernel, "CythonKernelAdapter", Kernel),
             (JITKernel, "__call__", call), (AutoTuner, "run", tune), (profiler, "do_bench", once),
-            (Kernel, "record", staticmethod(Distinct(record))),
+            (Kernel, "record", staticmethod(record)),
         ):  # fmt: skip
             stack.enter_context(patch.object(owner, name, ours))
         yield

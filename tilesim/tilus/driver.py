@@ -31,7 +31,7 @@ from tilesim.capture.folder import Folder
 from tilesim.capture.program import against_stub
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch
-from tilesim.recording import Distinct, Launched, Skipped, once
+from tilesim.recording import Launched, Skipped, once
 from tilesim.recording.tensors import storage
 
 _LAUNCH = Path(__file__).parent / "launch.py"
@@ -122,11 +122,10 @@ def recording(
 ) -> Iterator[None]:
     """Within it, every launch of a tilus kernel is handed to ``record`` instead of made.
 
-    To be used within `torch_without_gpu`. Equal launches are recorded once. Of an autotuned kernel
-    the first configuration is launched (``debug_schedule`` of the class chooses another one), and
-    ``skip`` is told how many are left out.
+    To be used within `torch_without_gpu`. Of an autotuned kernel the first configuration is
+    launched (``debug_schedule`` of the class chooses another one), and ``skip`` is told how many
+    are left out.
     """
-    distinct = Distinct(record)
     #: what was compiled here, by script
     known: dict[Any, dict[str, Any]] = {}
     call_script, get_option = InstantiatedScript.__call__, option.get_option
@@ -142,7 +141,7 @@ def recording(
             return call_script(script, *args, **options)
 
     def compiled(program_dir: str | Path) -> Compiled:
-        return Compiled(program_dir, distinct)
+        return Compiled(program_dir, record)
 
     with ExitStack() as stack:
         own = {

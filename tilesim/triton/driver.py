@@ -25,7 +25,9 @@ from triton.knobs import runtime
 from triton.runtime.driver import driver
 
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Triple
-from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped, once
+from tilesim.recording import MULTIPROCESSORS, Launched, Skipped, once
+from tilesim.recording.tensors import storages
+from tilesim.recording.values import VALUES
 from tilesim.triton.autotuning import Autotuning, configuration
 from tilesim.triton.parameters import im2col_map, parameters, tiled_map
 
@@ -92,6 +94,8 @@ class Driver:
             if not x * y * z:
                 return  # CUDA launches nothing, either
             self._record(launched(self._loaded[function], source, metadata, (x, y, z), values))
+            # it may have written to whatever it was given
+            VALUES.forget(storages(values))
 
         return launch
 
@@ -122,6 +126,12 @@ class Driver:
         import torch
 
         return torch.cuda
+
+    def get_empty_cache_for_benchmark(self) -> None:
+        """Nothing is measured."""
+
+    def clear_cache(self, cache: object) -> None:
+        """There is none."""
 
     def get_benchmarker(self) -> Callable[..., float | list[float]]:
         """Nothing is measured."""
@@ -179,20 +189,19 @@ def recording(
 ) -> Iterator[None]:
     """Within it, every launch of a Triton kernel is handed to ``record`` instead of made.
 
-    Launches of the same kernel with the same arguments are recorded once, of an autotuned kernel
-    each configuration; ``skip`` is told of those that could not be launched. ``settle`` is called
-    after each launch, of an autotuned kernel after all of its configurations. ``tensors`` is the
+    Of an autotuned kernel each configuration is launched once; ``skip`` is told of those that could
+    not be launched. ``settle`` is called after each launch, of an autotuned kernel after all of its
+    configurations. ``tensors`` is the
     device of torch that host code is told to make its tensors on.
     """
-    distinct = Distinct(record)
     tuning = Autotuning(skip, settle)
 
-    def first(launched: Launched) -> None:
-        distinct(launched)
+    def launch(launched: Launched) -> None:
+        record(launched)
         if not tuning.running:
             settle()
 
-    active = Driver(target, first, tensors)
+    active = Driver(target, launch, tensors)
     before = driver._active
     driver.set_active(active)
     runtime.kernel_load_end_hook.add(active.loaded)

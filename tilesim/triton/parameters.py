@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from typing import Any
 
 from triton.backends.driver import decompose_descriptor, expand_signature
@@ -78,7 +79,8 @@ def _parameter(
     elif kind.startswith("*"):
         yield buffers.pointer(name, value)
     else:
-        yield Scalar(name, _SCALARS[kind], value)
+        unknown = isinstance(value, float) and isnan(value)
+        yield Scalar(name, _SCALARS[kind], None if unknown else value)
 
 
 def _encoded(value: Any, encoding: Mapping[str, Any]) -> Map:

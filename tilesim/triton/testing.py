@@ -10,8 +10,8 @@ from typing import Any
 
 from tilesim.checker import Report
 from tilesim.checker.assumptions import denied, require_names
-from tilesim.recording import Launched, Skipped, check_launched, known_target
-from tilesim.recording.comparisons import Comparison, counted
+from tilesim.recording import Distinct, Launched, Skipped, check_launched, known_target
+from tilesim.recording.left_out import LeftOut, Unavailable, counted
 from tilesim.recording.without_gpu import torch_without_gpu
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
@@ -25,8 +25,9 @@ class Checks:
 
     ``fail`` is called with a text when a launch is not proved, or its proof leans on what ``deny``
     names, after all configurations of an autotuned kernel; with ``expect`` when the test is over
-    and the rule was not found. Comparisons of numbers are not made, as tensors have none: they are
-    in ``comparisons``, and ``fail`` is called when the test is over if ``strict_values``.
+    and the rule was not found; when the test needs numbers, as tensors have none. What is done
+    without them (comparisons that say that all agree) is in ``left_out``, and ``fail`` is called
+    for it when the test is over if ``strict_values``.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Checks:
     ) -> None:  # fmt: skip
         self.reports: list[tuple[Launched, Report]] = []
         self.skipped: list[Skipped] = []
-        self.comparisons: list[Comparison] = []
+        self.left_out: list[LeftOut] = []
         self._strict_values = strict_values
         self._fail = fail
         self._target = known_target(target)
@@ -51,14 +52,17 @@ class Checks:
         with ExitStack() as stack:
             tensors = "meta"
             if "torch" in sys.modules:
-                stack.enter_context(torch_without_gpu(self._target, self.comparisons.append))
+                stack.enter_context(torch_without_gpu(self._target, self.left_out.append))
                 tensors = "cuda"
             launches = recording(
-                self._target, self._check, tensors=tensors, skip=self.skipped.append,
+                self._target, Distinct(self._check), tensors=tensors, skip=self.skipped.append,
                 settle=self._settle,
             )  # fmt: skip
             stack.enter_context(launches)
-            yield
+            try:
+                yield
+            except Unavailable as error:
+                self._fail(str(error))
 
     def _check(self, launched: Launched) -> None:
         report = check_launched(launched, **self._options)
@@ -81,14 +85,11 @@ class Checks:
         found = {rule for _, report in self.reports for rule in report.rules}
         if self._expect and self._expect not in found:
             self._fail(f"expected {self._expect}, but the checks say\n{self.summary}")
-        if self._strict_values and self.comparisons:
-            places = "\n".join(f"  {comparison}" for comparison in self.comparisons)
-            self._fail(f"{self.not_compared}: tensors have no values here\n{places}")
-
-    @property
-    def not_compared(self) -> str:
-        """How many comparisons of numbers this test has not made; empty if there were none."""
-        return counted(comparison.function for comparison in self.comparisons)
+        values = [one for one in self.left_out if one.needs_values]
+        if self._strict_values and values:
+            places = "\n".join(f"  {one}" for one in values)
+            total = counted(one.function for one in values)
+            self._fail(f"{total}: tensors have no values here\n{places}")
 
     @property
     def verdicts(self) -> str:
@@ -101,12 +102,11 @@ class Checks:
 
     @property
     def summary(self) -> str:
-        """A line per launch, one per configuration that was not launched, and one per comparison
-        that was not made."""
+        """A line per launch, per configuration that was not launched, and per thing left out."""
         lines = [
             f"{report.said}  {launched.launch.entry} {launched.launch.about}"
             for launched, report in self.reports
         ]
         lines += (f"skipped  {one}" for one in self.skipped)
-        lines += (f"not compared  {one}" for one in self.comparisons)
+        lines += (f"left out  {one}" for one in self.left_out)
         return "\n".join(lines)

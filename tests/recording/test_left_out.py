@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tilesim.recording.comparisons import Comparison, counted, left_out
+from tilesim.recording.left_out import LeftOut, counted, left_out
 
 
 class Described:
@@ -51,8 +51,8 @@ def standin(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @contextmanager
-def compared() -> Iterator[list[Comparison]]:
-    found: list[Comparison] = []
+def compared() -> Iterator[list[LeftOut]]:
+    found: list[LeftOut] = []
     with left_out(found.append, lambda of: not isinstance(of, Described), comparing=COMPARING):
         yield found
 
@@ -66,12 +66,12 @@ def test_what_has_no_values_is_counted_in_every_module(standin: Any) -> None:
         assert library.allclose(1, tensor)
         assert standin.same(tensor, tensor, rtol=1e-3)
         assert tensor.equal(3)
-    functions = [comparison.function for comparison in found]
+    functions = [one.function for one in found]
     assert functions == [
         "standin.testing.assert_close", "standin.testing.assert_close", "standin.allclose",
         "standin.allclose", "standin.Tensor.equal",
     ]  # fmt: skip
-    assert {comparison.where.rpartition(":")[0] for comparison in found} == {__file__}
+    assert {one.where.rpartition(":")[0] for one in found} == {__file__}
     assert counted(functions) == (
         "5 comparisons of numbers not made: standin.Tensor.equal (1), standin.allclose (2), "
         "standin.testing.assert_close (2)"
@@ -85,7 +85,7 @@ def test_what_has_values_is_compared(standin: Any) -> None:
         with pytest.raises(AssertionError, match="differ"):
             standin.assert_close([1], [2], msg="differ")
     assert not found
-    assert counted(comparison.function for comparison in found) == ""
+    assert counted(one.function for one in found) == ""
 
 
 def test_what_was_imported_meanwhile_compares_again(standin: Any) -> None:
@@ -99,3 +99,17 @@ def test_what_was_imported_meanwhile_compares_again(standin: Any) -> None:
     with pytest.raises(AssertionError):
         kept(Described(), 1)
     assert len(found) == 1
+
+
+def test_each_kind_is_counted_by_itself() -> None:
+    names = ["torch.Tensor.item", "torch.ops.x.y", "torch.allclose", "torch.compile", "torch.save"]
+    assert counted([*names, "torch.Tensor.item", "torch.Tensor.format"]).split("; ") == [
+        "3 numbers of tensors read as nan: torch.Tensor.format (1), torch.Tensor.item (2)",
+        "1 comparison of numbers not made: torch.allclose (1)",
+        "1 call run as written, its compiled kernels not seen: torch.compile (1)",
+        "1 call of an operator in C++ not run: torch.ops.x.y (1)",
+        "1 file not written: torch.save (1)",
+    ]
+    assert [LeftOut(name, "f.py:1").needs_values for name in names] == [
+        True, False, True, False, False
+    ]  # fmt: skip

@@ -1,20 +1,24 @@
-"""Comparisons of numbers while tensors have none: left out, and counted.
+"""What is left out while tensors have no values: noted, counted, and said.
 
 Tests of kernels end with ``torch.testing.assert_close(out, expected)``. Where tensors have shapes
 and no storage there is nothing to compare, and the answer is that they agree. That is no result:
-each such answer is noted with its place, for the summary of the tests. What has values is compared.
+each such answer is noted with its place, for the summary. So are numbers that a script reads, and
+what else of it is not done. What has values is compared.
 """
 
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tilesim.errors import UsageError
 from tilesim.records import dataclass
 
 #: by module or class, the functions that compare numbers, and what they answer where these agree
@@ -29,14 +33,46 @@ COMPARING: Mapping[str, Mapping[str, bool | None]] = {
         "assert_almost_equal": None, "assert_array_almost_equal": None,
     },
 }  # fmt: skip
+#: how names of operators begin
+OPERATORS = "torch.ops."
+_COMPARISON = "comparison of numbers not made", "comparisons of numbers not made"
+_NUMBER = "number of a tensor read as nan", "numbers of tensors read as nan"
+_OPERATOR = "call of an operator in C++ not run", "calls of operators in C++ not run"
+_KINDS = {
+    "torch.Tensor.item": _NUMBER, "torch.Tensor.tolist": _NUMBER, "torch.Tensor.format": _NUMBER,
+    "torch.compile": (
+        "call run as written, its compiled kernels not seen",
+        "calls run as written, their compiled kernels not seen",
+    ),
+    "torch.save": ("file not written", "files not written"),
+}  # fmt: skip
+#: what stands between a script and us: it is called by the script, and calls us
+_BETWEEN = (str(Path(__file__).parents[1]), str(Path(sysconfig.get_path("stdlib"))))
+_LIBRARIES = ("torch", "triton", "numpy")
+
+
+class Unavailable(UsageError):
+    """A script needs what is not there: numbers of tensors, or the driver. The text says where, and
+    what to do."""
+
+    def __init__(self, what: str, why: str = "tensors have shapes and no values here") -> None:
+        super().__init__(
+            f"{caller()}: {what}: {why}. Leave it out where the environment variable "
+            "TILESIM_CAPTURE is set"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """One that was left out: the ``function``, and ``where`` it was called, as ``file:line``."""
+class LeftOut:
+    """Something not done: the ``function``, and ``where`` it was called, as ``file:line``."""
 
     function: str
     where: str
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether it is about numbers of tensors."""
+        return _kind(self.function) in (_COMPARISON, _NUMBER)
 
     def __str__(self) -> str:
         return f"{self.function} at {self.where}"
@@ -44,18 +80,49 @@ class Comparison:
 
 def counted(functions: Iterable[str]) -> str:
     """``3 comparisons of numbers not made: torch.allclose (2), torch.testing.assert_close (1)``, of
-    the function of each; empty if there are none."""
+    the function of each; kinds are separated by semicolons. Empty if there are none."""
     counts = Counter(functions)
-    total = counts.total()
-    if not total:
-        return ""
-    names = ", ".join(f"{name} ({n})" for name, n in sorted(counts.items()))
-    return f"{total} {'comparison' if total == 1 else 'comparisons'} of numbers not made: {names}"
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(counts):
+        kinds.setdefault(_kind(name), []).append(name)
+    return "; ".join(
+        f"{total} {kind[total != 1]}: " + ", ".join(f"{name} ({counts[name]})" for name in names)
+        for kind, names in kinds.items()
+        for total in (sum(counts[name] for name in names),)
+    )
+
+
+def _kind(function: str) -> tuple[str, str]:
+    """What was not done, of one and of several."""
+    default = _OPERATOR if function.startswith(OPERATORS) else _COMPARISON
+    return _KINDS.get(function, default)
+
+
+def caller() -> str:
+    """``file:line`` of the script, below what it has called of torch and of us."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_between(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def is_torch(depth: int) -> bool:
+    """Whether the function that many calls up is one of torch."""
+    module = str(sys._getframe(depth + 1).f_globals.get("__name__", ""))
+    return module.partition(".")[0] == "torch"
+
+
+def _is_between(file: str) -> bool:
+    """Whether a file is one of ours, of Python, or of a library."""
+    if "site-packages" in file:
+        package = file.rpartition("site-packages")[2].lstrip("/").partition("/")[0]
+        return package in _LIBRARIES or package == "tilesim"
+    return file.startswith(("<", *_BETWEEN))
 
 
 @contextmanager
 def left_out(
-    note: Callable[[Comparison], None], has_values: Callable[[Any], bool],
+    note: Callable[[LeftOut], None], has_values: Callable[[Any], bool],
     real: Callable[[], AbstractContextManager[Any]] = nullcontext,
     comparing: Mapping[str, Mapping[str, bool | None]] = COMPARING,
 ) -> Iterator[None]:  # fmt: skip
@@ -89,7 +156,7 @@ class _Replacement:
 
     def __init__(
         self, name: str, original: Callable[..., Any], answer: bool | None,
-        note: Callable[[Comparison], None], has_values: Callable[[Any], bool],
+        note: Callable[[LeftOut], None], has_values: Callable[[Any], bool],
         real: Callable[[], AbstractContextManager[Any]],
     ) -> None:  # fmt: skip
         self.active = True
@@ -102,8 +169,7 @@ class _Replacement:
             if all(map(has_values, _parts([*args, *options.values()]))):
                 with real():
                     return original(*args, **options)
-            caller = sys._getframe(1)
-            note(Comparison(name, f"{caller.f_code.co_filename}:{caller.f_lineno}"))
+            note(LeftOut(name, caller()))
             return answer
 
         self.function = function
