@@ -138,7 +138,13 @@ def _is_shown(real: str) -> bool:
     if real in _named or any(_is_below(real, root) for root in (os.path.realpath("."), *_roots)):
         return True
     modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-    return any(real == os.path.realpath(file) for file in modules if isinstance(file, str))
+    return any(real == _real(file) for file in modules if isinstance(file, str))
+
+
+@lru_cache(maxsize=1 << 14)
+def _real(module: str) -> str:
+    """The real path of a module's file, of which there are a thousand and none moves."""
+    return os.path.realpath(module)
 
 
 def _is_below(real: str, root: str) -> bool:

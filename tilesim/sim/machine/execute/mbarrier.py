@@ -111,11 +111,14 @@ def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
     place = loc.written
     if barrier.live or barrier.made_at == place:
         return
-    from tilesim.sim.machine.barrier_names import barrier_name  # what only PTX needs
-
     every = [b for b in warp.cta.mbarriers.values() if b is not barrier]
     number = sum(b.made_at == place for b in every)
-    name = barrier_name(loc, number) or ""
+    names = warp.machine.plan.written
+    if (place, number) not in names:
+        from tilesim.sim.machine.barrier_names import barrier_name  # what only PTX needs
+
+        names[place, number] = barrier_name(loc, number)
+    name = names[place, number] or ""
     by_source = bool(name) and all(b.name != name for b in every)
     if not by_source:
         shared = warp.machine.plan.allocations.size(barrier.address) > _OF_BARRIERS
