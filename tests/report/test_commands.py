@@ -112,6 +112,18 @@ def test_a_proved_kernel_has_what_is_covered_and_a_folded_diagram(
     assert "Timeline" not in text
 
 
+def test_a_long_run_is_not_run_again_for_pictures(
+    tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But a schedule that the report tells is."""
+    monkeypatch.setattr("tilesim.cli.examine.DRAWN", 1)
+    assert tilesim_cli("check", "pair.py", "--param", "parity=0", "--html", "p.html").exit_code == 1
+    text = Path("p.html").read_text()
+    assert '<span class="hit"' in text
+    assert "The run is too long to be drawn here" in text
+    assert "How it gets there" not in text
+
+
 def test_replay_can_be_shown_as_html(tilesim_cli: Invoke) -> None:
     tilesim_cli("check", "pair.py", "--param", "parity=0", "--witness-dir", "w")
     (witness,) = Path("w").iterdir()

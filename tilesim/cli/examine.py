@@ -11,8 +11,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from numpy.typing import NDArray
-
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import Report, Stats, check
 from tilesim.checker.report import Values
@@ -30,7 +28,7 @@ from tilesim.ptx.demangle import short
 from tilesim.records import dataclass, field, replace
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
-from tilesim.report.result import Checked
+from tilesim.report.result import DRAWN, Checked
 from tilesim.report.text import covering
 from tilesim.sim.machine.simulate import kernel_of
 from tilesim.sim.observers.timeline import Recording
@@ -80,7 +78,7 @@ class Examination:
 
     def shows(self, report: Report) -> bool:
         """Whether a schedule is shown with a report, which is run again if the report was kept."""
-        return _is_shown(report.witness, self.pictures)
+        return _shown(report, self.pictures) is not None
 
     def __call__(
         self, target: Target, frontier: Frontier | None, known: Report | None = None
@@ -202,7 +200,8 @@ class Examination:
         self.progress.show(f"reporting {target.id}")
         at, program = _failing(target, program, report)
         own = at.own_inputs(program, self.seed)
-        recording = _record(program, report.witness, own, self.pictures)
+        shown = _shown(report, self.pictures)
+        recording = None if shown is None else retrace(program, shown, own)
         checked = _checked(target, program, report, recording, self.pictures)
         if self.witness_dir is None or report.witness is None:
             return checked
@@ -238,22 +237,14 @@ def _arguments(target: Target) -> dict[str, Any]:
     return {**scalars, **target.arguments}
 
 
-def _record(
-    program: Program | Mir,
-    witness: Mapping[str, Any] | None,
-    inputs: dict[str, NDArray[Any]] | None,
-    pictures: bool,
-) -> Recording | None:
-    """The failing schedule, if it is shown: what is proved needs none, and to run it again took
+def _shown(report: Report, pictures: bool) -> Mapping[str, Any] | None:
+    """The failing schedule, if it is run again to be shown: one that is not the timed one, or with
+    ``pictures`` any that is short enough. What is proved needs none, and to run it again took
     longer than the proof."""
-    if witness is None or not _is_shown(witness, pictures):
-        return None
-    return retrace(program, witness, inputs)
-
-
-def _is_shown(witness: Mapping[str, Any] | None, pictures: bool) -> bool:
-    """Whether a schedule fails that a page shows, or that is not the timed one."""
-    return witness is not None and (pictures or witness["policy"] != "timed")
+    witness = report.witness
+    if witness is None or witness["policy"] != "timed":
+        return witness
+    return witness if pictures and report.stats.instructions <= DRAWN else None
 
 
 @dataclass(frozen=True)
@@ -279,7 +270,8 @@ class Replay:
         own = target.own_inputs(program, self.seed)
         try:
             run = replay(program, witness, own)
-            recording = _record(program, witness.to_dict(), own, self.pictures)
+            shown = self.pictures or witness.policy != "timed"
+            recording = retrace(program, witness.to_dict(), own) if shown else None
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         stats = Stats(run.stats.instructions, 1, run.stats.ctas)

@@ -16,13 +16,11 @@ from tilesim.ir.program import Program
 from tilesim.records import replace
 from tilesim.report.html import render
 from tilesim.report.html.diagram import drawn
-from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.result import DRAWN, Checked, Failure, Rejected, Result
 from tilesim.report.text import result_text
 
 #: what showing a kernel may take
 _TIME = timedelta(seconds=5)
-#: warp instructions of a run that is drawn
-_DRAWN = 20_000
 #: characters of a page in a notebook; without its pictures it may have more
 _MOST = 29_000
 #: pixels of a frame at most; longer pages scroll
@@ -76,7 +74,7 @@ def _checked(thing: Program | Kernel) -> Result:
             inputs = thing.inputs(np.random.default_rng(0), **thing.params)
         report = check(program, inputs=inputs, time_limit=_TIME)
         recording = None
-        if report.witness is not None and report.stats.instructions <= _DRAWN:
+        if report.witness is not None and report.stats.instructions <= DRAWN:
             recording = retrace(program, report.witness, inputs)
         return Checked(
             thing.name, program.target.name, report, diagram=drawn(program), recording=recording

@@ -19,6 +19,8 @@ OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE
 INTERRUPTED, BROKEN_PIPE, INTERNAL = 130, 141, 70
 
+#: warp instructions of a run that is drawn: a longer one takes a second and more to run again
+DRAWN = 50_000
 _VERDICTS = {
     "proved": OK,
     "exhausted": OK,

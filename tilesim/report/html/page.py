@@ -28,6 +28,8 @@ _LEGEND = (
     "lines: from an arrival to the wait it ends. Below: the phases of the mbarriers."
 )
 
+_TOO_LONG = "The run is too long to be drawn here: tilesim trace records it."
+
 CSS = """\
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif }
@@ -146,6 +148,8 @@ def _checked(result: Checked) -> Iterator[str]:
     if report.repairs is not None:
         yield from of_repairs(report.repairs)
     yield from _pictures(result)
+    if report.witness is not None and result.recording is None:
+        yield f'<p class="dim">{_TOO_LONG}</p>'
     if report.findings:
         yield about
 
