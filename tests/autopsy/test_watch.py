@@ -469,7 +469,7 @@ def test_progress_cannot_be_watched_without_nvml(monkeypatch: pytest.MonkeyPatch
     result = CliRunner().invoke(main, ["watch", "--no-progress", "5s", "--", "true"])
     assert result.exit_code == 2
     assert result.output == (
-        "error: --no-progress: the management library of NVIDIA's driver (NVML) tells nothing "
+        "error: --no-progress: the management library of NVIDIA's driver (NVML) reports nothing "
         "here; use --after TIME, or Ctrl-\\ when it hangs\n"
     )
     result = CliRunner().invoke(main, ["watch", "--", "false"])

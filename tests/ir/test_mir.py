@@ -265,10 +265,12 @@ def joining(branch: str = "branch 2, cond=%lane_id < 3", join: str = "join syncs
     [
         # lanes of a warp jump past the join at which the others wait for them
         ({}, {"branch": "branch 3, cond=%lane_id < 3"},
-         "instruction 2 is a join at which all lanes of a warp meet, and instruction 0 may send"),
+         "instruction 2 is a join at which all lanes of a warp reconverge, and instruction 0 may "
+         "send"),
         # a warp jumps past it, with all its lanes
         ({"branch": "branch 3, cond=%warp_id < 1"}, {"branch": "branch 3, cond=%thread_id < 1"},
-         "instruction 2 is a join at which all lanes of a warp meet, and instruction 0 may send"),
+         "instruction 2 is a join at which all lanes of a warp reconverge, and instruction 0 may "
+         "send"),
         ({"branch": "branch 3, cond=%lane_id < 3", "join": "join"},
          {"join": "if (%lane_id < 3) join"}, "instruction 2, a join, has a guard"),
         ({}, {"branch": "if (%lane_id < 3) branch 2, cond=%lane_id < 4"},

@@ -106,7 +106,7 @@ def test_there_are_fifteen() -> None:
 
 
 def test_an_arrival_needs_a_number_of_threads() -> None:
-    with pytest.raises(ts.InvalidProgram, match="how many threads meet"):
+    with pytest.raises(ts.InvalidProgram, match="the number of threads that join"):
         ts.Builder("meets").named_barrier().arrive()
 
 

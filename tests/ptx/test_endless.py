@@ -59,7 +59,7 @@ def test_who_has_read_the_flag_once_never_leaves(loop: str) -> None:
     (waiting,) = finding.participants
     assert "bra" in lines[waiting.loc.line - FIRST]
     assert "AGAIN;" in lines[waiting.loc.line - FIRST]
-    assert "in each turn" in finding.fix
+    assert "in each iteration" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_warp_that_computes_for_too_long_is_cut_off(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "_STRETCH", 50_000)
     found = check(f"mov.u32 %r6, 1;\nAGAIN: {turn}")[0]
     assert found.verdict == "bounded"
-    assert any("does not come to an end" in why for why in found.reasons)
+    assert any("where a warp does not end" in why for why in found.reasons)
 
 
 def test_who_waits_for_a_copy_that_has_not_landed_is_no_deadlock(
@@ -106,7 +106,7 @@ AGAIN: mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;
     values = (Pointer("x", 128),)
     found = report(body.strip(), warps=2, params=(".param .u64 x",), values=values)
     assert found.verdict == "bounded", found
-    assert found.reasons == ("the run was cut off where a warp does not come to an end",)
+    assert found.reasons == ("the run was cut off where a warp does not end",)
 
 
 #: what comes back after so many turns; a lane alone, and a search whose middle does not move on

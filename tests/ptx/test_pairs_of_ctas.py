@@ -71,7 +71,9 @@ def test_scopes_that_include_both_ctas(strict: Strict) -> None:
 def test_a_wait_of_scope_cta_for_a_commit_of_the_other_cta(waits: str) -> None:
     narrow = found("ptx", waits=waits)
     assert narrow.verdict == "bounded"
-    assert "what scope .cta tells other CTAs of operations on tensor memory" in narrow.reasons[0]
+    assert (
+        "whether scope .cta orders operations on tensor memory for other CTAs" in narrow.reasons[0]
+    )
     assert found("practice", waits=waits).verdict == "proved"
 
 

@@ -379,7 +379,7 @@ def with_maps_apart(rebuilt: Rebuilt) -> Rebuilt:
         return replace(one, name=f"map{next(numbers)}", offset=0) if is_map else one
 
     params = _changed(rebuilt.launch.params, apart)
-    text = "tensor maps that see one buffer in different ways are taken to see different ones"
+    text = "tensor maps that describe one buffer differently are taken to have several buffers"
     return replace(
         rebuilt,
         launch=replace(rebuilt.launch, params=params),

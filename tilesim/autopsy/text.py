@@ -49,7 +49,7 @@ _RELEASES: Mapping[type[Wait], tuple[str, str]] = {
     NamedBarrierWait: ("this barrier", "a barrier that may be this one"),
     ClusterBarrierWait: ("this barrier", "a barrier that may be this one"),
     Poll: ("a store to it", "a store that may be to it"),
-    WarpWait: ("the place where they meet", "a place where they may meet"),
+    WarpWait: ("the place where they reconverge", "a place where they may reconverge"),
 }
 _ANYTHING = ("what releases it", "what may release it")
 _MBARRIER = re.compile(r"\bmbarrier (0x[0-9a-f]+)\b(?! of the cluster's)")

@@ -108,7 +108,7 @@ class Examination:
                 self.suggest, **reference(target, program, self.seed),
                 read=None if target.ptx is None else target.ptx.read_again,
                 progress=lambda n, found: self.progress.show(
-                    f"repairing {target.id}: {n} edits tried, {found} mend it"
+                    f"repairing {target.id}: {n} edits tried, {found} repair it"
                 ),
             )  # fmt: skip
         try:

@@ -22,6 +22,8 @@ class _Stream(FileIO):
     """What fails to be written is said once, on standard error; what comes after that, and what
     standard error does not take, goes nowhere."""
 
+    is_lost = False
+
     def write(self, data: ReadableBuffer, /) -> int:
         """Writes bytes, and returns how many.
 
@@ -35,6 +37,7 @@ class _Stream(FileIO):
             if isinstance(error, BrokenPipeError) and self.fileno() == 1:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            self.is_lost = True
             if self.fileno() == 2:
                 return super().write(data)
             why = "it is closed" if error.errno == EBADF else error.strerror
@@ -51,6 +54,12 @@ def guard_streams() -> None:
                 os.close(nothing)
             setattr(sys, name, TextIOWrapper(FileIO(number, "w", closefd=False), "utf-8"))
     sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
+
+
+def is_lost(stream: TextIO) -> bool:
+    """Whether something that was printed there has gone nowhere."""
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    return isinstance(raw, _Stream) and raw.is_lost
 
 
 def _guarded(stream: TextIO) -> TextIO:

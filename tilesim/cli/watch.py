@@ -15,6 +15,7 @@ from tilesim.autopsy import autopsy, render
 from tilesim.autopsy.progress import look_at, nvml
 from tilesim.autopsy.watch import Watch
 from tilesim.cli.options import FOLDER, PATH, say, source_root_option, style_for, time_option
+from tilesim.cli.streams import is_lost
 from tilesim.errors import UsageError
 from tilesim.files import show_below
 from tilesim.report.result import FINDINGS
@@ -70,7 +71,7 @@ def command(
     gpus = nvml()
     if gpus is None:
         said = ctx.get_parameter_source("no_progress") == click.core.ParameterSource.COMMANDLINE
-        text = "the management library of NVIDIA's driver (NVML) tells nothing here"
+        text = "the management library of NVIDIA's driver (NVML) reports nothing here"
         if said:
             raise UsageError(f"--no-progress: {text}; use --after TIME, or Ctrl-\\ when it hangs")
         _tell(f"{text}: progress is not watched, Ctrl-\\ asks for a dump")
@@ -90,4 +91,4 @@ def _report(ptx: Path | None, path: Path) -> bool:
         click.echo(render(found, style), err=True, nl=False, color=style.colour)
     except OSError:  # the dump stays, as its report is lost
         return False
-    return found.code == FINDINGS
+    return found.code == FINDINGS and not is_lost(sys.stderr)

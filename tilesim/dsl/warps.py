@@ -63,7 +63,7 @@ class NamedBarriers:
         free = next((i for i in _IDS if i not in self._picked and i not in self._given), None)
         if free is None:
             raise reject("all 15 named barriers are in use", loc,
-                         fix="warps that meet at different times can share one")  # fmt: skip
+                         fix="warps that join at different times can share one")  # fmt: skip
         self._given[free] = loc
         return NamedBarrier(self._k, free, threads)
 
@@ -106,7 +106,7 @@ class NamedBarrier:
         loc = caller()
         count = self._count
         if count is None:
-            raise reject("an arrival that does not wait needs to know how many threads meet", loc,
+            raise reject("an arrival that does not wait needs the number of threads that join", loc,
                          fix="k.named_barrier(threads)")  # fmt: skip
         self._k.emit(BarArrive(id=as_expr(self.id), threads=count, aligned=aligned, loc=loc))
 

@@ -77,8 +77,7 @@ DOCS = (
     ),
     RuleDoc(
         "named-barrier",
-        "The participants of one round of a named barrier do not agree with its id, count or "
-        "order.",
+        "The participants of one round of a named barrier differ in id, thread count or order.",
         "There are 16 barriers per CTA, ids 0 to 15; `__syncthreads` is id 0 with all threads. "
         "All participants of a round give the same thread count, a multiple of 32. A warp that is "
         "in a round must not join it again before the round is over. `barrier.red` must not be "

@@ -386,7 +386,7 @@ def _every_lane(facts: Facts) -> Iterator[Edit]:
                 yield _machine(mir, number, what, op, guarded=False)
 
 
-@statement_fault("uneven trips", "one role goes around once more or once less than the others", For)
+@statement_fault("uneven trips", "one role makes one trip more or fewer than the others", For)
 def _uneven(stmt: For) -> Iterator[tuple[str, Unit]]:
     yield "one trip more", (replace(stmt, stop=binary("+", stmt.stop, stmt.step)),)
     yield "one trip fewer", (replace(stmt, stop=binary("-", stmt.stop, stmt.step)),)

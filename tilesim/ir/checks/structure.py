@@ -384,8 +384,7 @@ def check_one_way(mir: Mir) -> Iterator[Diagnostic]:
                 if diverging(graph_of(mir)).differs(cond, number):
                     yield Diagnostic(
                         "participation",
-                        "lanes of a warp may go different ways at this jump, of which .uni says "
-                        "that they do not",
+                        "lanes of a warp may diverge at this jump, and its .uni excludes that",
                         instruction.loc, "leave .uni out where lanes may differ",
                     )  # fmt: skip
             case _:
@@ -403,7 +402,8 @@ def check_meetings(mir: Mir) -> Iterator[Diagnostic]:
         by = next(b for b in sorted(found.splits) if number in graph.inside(b))
         yield Diagnostic(
             "region",
-            f"instruction {number} is a join at which all lanes of a warp meet, and instruction "
+            f"instruction {number} is a join at which all lanes of a warp reconverge, and "
+            f"instruction "
             f"{by} may send some of them past it",
             mir.code[number].loc,
             "place the join where all paths from that branch reconverge, or leave out syncs",

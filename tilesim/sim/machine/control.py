@@ -198,7 +198,7 @@ def _await_others(w: Warp, frame: Frame) -> bool:
 def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
     """For exploration: what goes on at the end of a branch comes after its other lanes."""
     if frame.forked:
-        text = "comes to the end of a branch"
+        text = "reaches the end of a branch"
         w.machine.note(kind, ("branch", w.index, frame.meet), w, None, text)
 
 
@@ -405,7 +405,7 @@ def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
                 and lap.registers == _frozen(w)
             ):
                 machine.outcome.waited |= memory
-                w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
+                w.blocked = Blocked(None, "is in a loop that no warp can end", None, loc, True)
                 machine.pollers.append(w)
                 return True
         machine.pause(w, _POLL_CYCLES)

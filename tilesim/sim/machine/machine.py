@@ -222,7 +222,7 @@ class Warp(Agent):
                         machine.pollers.append(self)
                         return
                 if looks * _BETWEEN_LOOKS > min(_STRETCH, machine.options.max_steps):
-                    raise CutOff("the run was cut off where a warp does not come to an end")
+                    raise CutOff("the run was cut off where a warp does not end")
         except FAULTS as fault:
             machine.fault(self, fault)
         finally:
@@ -541,8 +541,8 @@ class TooLarge(KeyboardInterrupt):
 
     def __init__(self, ctas: int, nbytes: int) -> None:
         super().__init__(
-            f"{ctas} CTAs that wait for each other are simulated together, and what each of their "
-            f"warps knows of the others would take {nbytes >> 30} GiB: check a smaller grid"
+            f"{ctas} CTAs that wait for each other are simulated together, and their vector "
+            f"clocks would take {nbytes >> 30} GiB: check a smaller grid"
         )
 
 
@@ -562,7 +562,7 @@ class TakesLong(Exception):
 #: looks without a scheduling point before states are compared: most loops are over by then
 PATIENCE = 16
 #: what such a warp does, for reports
-COMES_BACK = "computes the same again and again"
+COMES_BACK = "repeats a loop without a change"
 
 
 def compared(warp: Agent, looks: int, before: object, version: int) -> object:

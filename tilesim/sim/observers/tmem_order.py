@@ -119,7 +119,7 @@ class TmemOrder:
         ):
             return False
         if self.narrow is not None and old.warp.cta is not new.warp.cta:
-            what = "what scope .cta tells other CTAs of operations on tensor memory (U4)"
+            what = "whether scope .cta orders operations on tensor memory for other CTAs (U4)"
             self._machine.nondeterministic(what, self.narrow, explorable=False)
         return True
 

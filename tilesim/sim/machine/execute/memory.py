@@ -376,6 +376,6 @@ def _position(w: Warp, op: Op) -> int:
     for component, tick in w.async_ticks.items():
         if known(component) >= tick and known(GENERIC * size + component) >= tick:
             return component
-    what = f"which of more than {len(w.async_ticks)} operations that are under way are made"
+    what = f"which of more than {len(w.async_ticks)} operations in flight are made"
     w.machine.nondeterministic(what, op, explorable=False)
     return min(w.async_ticks, key=w.async_ticks.__getitem__)
