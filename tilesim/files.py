@@ -93,8 +93,9 @@ def withheld() -> tuple[str, ...]:
     return files
 
 
-def source_lines(file: str) -> tuple[str, ...]:
-    """The lines of a source file without their ends; none if it cannot be read or is not shown."""
+def source_lines(file: str, *, silent: bool = False) -> tuple[str, ...]:
+    """The lines of a source file without their ends; none if it cannot be read or is not shown.
+    ``silent``: nothing is missing without them, and it is not among those `withheld`."""
     held = linecache.cache.get(file)
     if held is not None and len(held) == 4 and held[1] is None:
         return tuple(line.rstrip("\n") for line in held[2])  # a notebook's cell: there is no file
@@ -106,7 +107,8 @@ def source_lines(file: str) -> tuple[str, ...]:
     except OSError:
         return ()
     if not _is_shown(real):
-        _withheld[file] = None
+        if not silent:
+            _withheld[file] = None
         return ()
     return _lines(real, known.st_mtime_ns, known.st_size)
 

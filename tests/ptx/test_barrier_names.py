@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilesim.checker import check
+from tilesim.files import withheld
 from tilesim.ir.loc import Loc
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
@@ -94,6 +95,11 @@ def test_a_helper_has_its_call_and_a_file_that_is_not_at_hand_hides_how_many_the
     ptx = Loc("k.ptx", 9)
     helper = Loc("k.cu", 1, behind=ptx)
     assert barrier_name(Loc("k.cu", 2, behind=helper), 0) == "s.full"
+    # all functions around it, of which reports show some
+    Path("k.cu").write_text("for (int i = 0; i < 4; ++i) init(full[i]);\nring.start();\n")
+    kernel = Loc("k.cu", 2, behind=ptx, inlined=(("k.cu", 2), ("k.cu", 1), ("/usr/b.h", 7)))
+    assert barrier_name(kernel, 3) == "full[3]"
+    assert not withheld()
     away = Loc("/usr/include/pipe.h", 7, behind=ptx)
     assert barrier_name(Loc("k.cu", 3, behind=away), 0) is None
 

@@ -32,6 +32,8 @@ class Loc:
     ``behind``: if PTX was read, the line of it, or that of a function called here that is inlined,
     and behind that the line of the PTX. ``calls``: of Python, where that function was called, and
     the one that calls it, up to the function of the kernel, for which there are none.
+    ``inlined``: of PTX that initialises an mbarrier, files and lines of all functions around it,
+    from the kernel's inwards.
     """
 
     file: str
@@ -39,6 +41,7 @@ class Loc:
     function: str = ""
     behind: Loc | None = field(default=None, compare=False, repr=False)
     calls: tuple[Loc, ...] = field(default=(), compare=False, repr=False)
+    inlined: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def innermost(self) -> Loc:
@@ -58,6 +61,12 @@ class Loc:
     def written_places(self) -> tuple[Loc, ...]:
         """The same without the line of PTX: the lines of the source, from the kernel's inwards."""
         return self.places if self.behind is None else self.places[:-1]
+
+    @property
+    def around(self) -> tuple[tuple[str, int], ...]:
+        """Files and lines of the functions around it, from the kernel's inwards, as far as they are
+        known."""
+        return self.inlined or tuple((place.file, place.line) for place in self.written_places)
 
     @property
     def chain(self) -> tuple[str, ...]:

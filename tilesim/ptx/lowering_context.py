@@ -106,7 +106,10 @@ class Lowering:
         own = self._own(inner, outer)
         if own.line != outer.line:
             behind = Loc(file, own.line, behind=behind)
-        return Loc(file, outer.line, behind=behind)
+        around: tuple[tuple[str, int], ...] = ()
+        if step.opcode.startswith("mbarrier.init"):
+            around = tuple((self._files.get(at.file, ""), at.line) for at in (outer, *inner[::-1]))
+        return Loc(file, outer.line, behind=behind, inlined=around)
 
     def _frames(self, located: Located) -> tuple[list[Located], Located]:
         """The position that says where in the kernel something is, and those of the calls inside.

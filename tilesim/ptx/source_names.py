@@ -28,7 +28,7 @@ def parameter_names(module: Module, entry: Function) -> tuple[str, ...]:
     file = "" if outer is None else module.files.get(outer.file, "")
     if outer is None or not file.endswith(CUDA_ENDINGS):
         return ()
-    lines = source_lines(file)[: outer.line + _BELOW]
+    lines = source_lines(file, silent=True)[: outer.line + _BELOW]
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), "\n".join(lines))
     name = re.escape(re.sub(r"<.*", "", readable(entry.name)).rpartition("::")[2])
     heads = re.finditer(rf"__global__\b[^;{{}}]*?\b{name}\s*\(", text)

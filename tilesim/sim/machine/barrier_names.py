@@ -57,14 +57,14 @@ def barrier_name(loc: Loc, number: int) -> str | None:
         return _in_gluon(loc, number)
     #: the function that initialises it is not at hand: it may initialise others as well
     hidden = True
-    places = loc.written_places
+    places = loc.around
     for depth in reversed(range(len(places))):
-        place = places[depth]
-        lines = source_lines(place.file) if place.file.endswith(CUDA_ENDINGS) else ()
-        if not 0 < place.line <= len(lines):
+        file, line = places[depth]
+        lines = source_lines(file, silent=True) if file.endswith(CUDA_ENDINGS) else ()
+        if not 0 < line <= len(lines):
             continue
-        above = "\n".join(lines[max(0, place.line - 1 - _ABOVE) : place.line - 1])
-        text = "\n".join(lines[place.line - 1 : place.line - 1 + _BELOW])
+        above = "\n".join(lines[max(0, line - 1 - _ABOVE) : line - 1])
+        text = "\n".join(lines[line - 1 : line - 1 + _BELOW])
         hidden = hidden and "mbarrier.init" not in text
         named = _named(above, text)
         if not named:
@@ -81,7 +81,7 @@ def barrier_name(loc: Loc, number: int) -> str | None:
 
 def _in_gluon(loc: Loc, number: int) -> str | None:
     """The same of a line of Python: ``mbarrier.init(ready.index(i), count=1)``."""
-    lines = source_lines(loc.file)
+    lines = source_lines(loc.file, silent=True)
     found = _GLUON.match(lines[loc.line - 1]) if 0 < loc.line <= len(lines) else None
     if found is None:
         return None

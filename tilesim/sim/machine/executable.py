@@ -164,7 +164,7 @@ class Facts:
     #: those addresses in the order in which they were first met, in whatever run
     adopted: dict[int, int] = field(default_factory=dict)
     #: by the place of an initialisation in PTX and the number of an mbarrier there: its name
-    written: dict[tuple[tuple[str, ...], int], str | None] = field(default_factory=dict)
+    written: dict[tuple[tuple[tuple[str, int], ...], int], str | None] = field(default_factory=dict)
     #: the numbers of the named barriers that a CTA may use
     named_barriers: tuple[int, ...] = ()
     uses_cluster: bool = False

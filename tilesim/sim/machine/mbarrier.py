@@ -106,7 +106,7 @@ class Mbarrier(Barrier):
         self.slot: int | None = None
         #: where PTX says it was initialised, from the kernel's line inwards; its bytes without the
         #: name that it has from there
-        self.made_at: tuple[str, ...] = ()
+        self.made_at: tuple[tuple[str, int], ...] = ()
         self.bytes_label = ""
         self.is_named_by_source = False
         #: as it was named when it was initialised
@@ -174,7 +174,9 @@ class Mbarrier(Barrier):
         whole = f"{prefix}{label}"
         self.named = Named(whole, name or whole, slot, self.cta.number)
 
-    def call_as_written(self, made_at: tuple[str, ...], name: str, *, by_source: bool) -> None:
+    def call_as_written(
+        self, made_at: tuple[tuple[str, int], ...], name: str, *, by_source: bool
+    ) -> None:
         """From its initialisation on it is called so; no name: as its bytes are called."""
         self.made_at, self.is_named_by_source = made_at, by_source
         if name:

@@ -108,7 +108,7 @@ class Landing:
 def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
     """Calls an mbarrier that PTX initialises as the source does; one in a variable with more than
     mbarriers, of which the source says no name, by the line that initialises it."""
-    place = loc.written
+    place = loc.around
     if barrier.live or barrier.made_at == place:
         return
     every = [b for b in warp.cta.mbarriers.values() if b is not barrier]
