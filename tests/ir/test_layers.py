@@ -177,6 +177,9 @@ recording.without_gpu: .recording.gpu .recording.reads .recording.torch_mode
 recording.device_guard: torch
 recording.autograd: torch torch.autograd.graph
 recording.values: torch._subclasses.fake_tensor
+recording.inductor: torch torch._dynamo torch._dynamo.device_interface torch._inductor
+recording.inductor: torch._inductor.config torch._inductor.fx_passes torch._inductor.runtime
+recording.inductor: triton.compiler.compiler
 """)
 
 MODULES = modules()

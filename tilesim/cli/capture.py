@@ -38,11 +38,15 @@ sys.exit(not any(map(there, ADAPTERS)))
 @click.option(
     "--ptxas", is_flag=True, help="Keep the PTX of every ptxas that COMMAND runs; no launches."
 )
+@click.option(
+    "--inductor", is_flag=True, help="torch.compile compiles, and its kernels are recorded."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    context: click.Context, output: Path, target: str, ptxas: bool, command: tuple[str, ...]
-) -> None:
+    context: click.Context, output: Path, target: str, ptxas: bool, inductor: bool,
+    command: tuple[str, ...],
+) -> None:  # fmt: skip
     """Runs COMMAND without a GPU and records the kernels that it launches.
 
     COMMAND is a Python script with Triton kernels, or a program with CUDA kernels and their PTX
@@ -66,8 +70,12 @@ def command(
     elif Path(program).name.startswith("python") and arguments:
         interpreter = program
     else:
+        if inductor:
+            raise UsageError("--inductor is for Python scripts")
         raise SystemExit(run(command, output, target))
     _require_triton(interpreter)
+    if inductor:
+        arguments.insert(0, "--inductor")
     host = [interpreter, "-m", "tilesim.recording.host", str(output), target, *arguments]
     raise SystemExit(ended(subprocess.Popen(host)))
 

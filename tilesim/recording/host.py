@@ -25,17 +25,21 @@ from types import ModuleType
 from tilesim.capture.folder import Folder, say
 from tilesim.errors import UsageError
 from tilesim.recording import Launched, Recording
+from tilesim.recording.inductor import compiling
 from tilesim.recording.left_out import LeftOut, counted
 from tilesim.recording.without_gpu import torch_without_gpu
 
 #: by the package that a script imports, the module whose ``recording`` records its launches
 ADAPTERS = {
     "cuda.tile": "tilesim.cutile.driver", "cutlass": "tilesim.cute.driver",
+    "helion": "tilesim.recording.inductor",
     "tilelang": "tilesim.tilelang.driver", "tilus": "tilesim.tilus.driver",
     "triton": "tilesim.triton.driver",
 }  # fmt: skip
 #: exit code after Ctrl-C, as of every command
 INTERRUPTED = 130
+#: before the script: ``torch.compile`` compiles
+INDUCTOR = "--inductor"
 _CONTEXTLIB = contextlib.__file__
 
 
@@ -93,11 +97,14 @@ def activating(activate: Callable[[str], None]) -> Iterator[None]:
 def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
+    inductor = command[0] == INDUCTOR
+    if inductor:
+        del command[0]
     os.environ.pop("TILESIM", None)  # kernels are recorded here, not checked as they are launched
     kernels = Sources(Path(folder))
     active: list[str] = []
     try:
-        with _users_traceback(), _recorded(kernels, target, active):
+        with _users_traceback(), _recorded(kernels, target, active, inductor):
             if command[0] == "-m":
                 sys.argv = command[1:]
                 runpy.run_module(command[1], run_name="__main__", alter_sys=True)
@@ -114,13 +121,16 @@ def main(arguments: list[str]) -> None:
 
 
 @contextmanager
-def _recorded(kernels: Sources, target: str, active: list[str]) -> Iterator[None]:
+def _recorded(kernels: Sources, target: str, active: list[str], inductor: bool) -> Iterator[None]:
     """Within it, launches go to ``kernels``; the adapters of compilers that are imported are added
     to ``active``. A summary is said at the end."""
     with ExitStack() as stack:
         left_out: list[LeftOut] = []
         if find_spec("torch") is not None:
+            compile_ = import_module("torch").compile
             stack.enter_context(torch_without_gpu(target, left_out.append))
+            if inductor:
+                stack.enter_context(compiling(compile_))
         stack.callback(_say_left_out, left_out)
         stack.callback(kernels.summary)
 
