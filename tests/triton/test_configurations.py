@@ -200,7 +200,7 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
         ("import triton, sys\nsys.exit(0)\n", "the script launched no kernel: "),
         (
             "print('no kernel')\n",
-            "the script has imported none of cutlass, tilelang",
+            "the script has imported none of cuda.tile, cutlass, helion, tilelang",
         ),
     ],
 )
