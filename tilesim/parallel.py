@@ -8,13 +8,14 @@ those of an executor end it with all that it was busy with.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from time import monotonic
 from traceback import format_exception
 from types import FrameType
@@ -181,7 +182,7 @@ def processes(jobs: int) -> Opener:
         import multiprocessing  # most checks work in one process
 
         context = multiprocessing.get_context("spawn")
-        pool = futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+        pool = futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker)
         before = set(multiprocessing.active_children())
         try:
             yield pool
@@ -194,9 +195,22 @@ def processes(jobs: int) -> Opener:
     return open_
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to the parent, which reports what was found so far."""
+def _begin_worker() -> None:
+    """Ctrl-C goes to the parent, which reports what was found so far. A worker whose parent is
+    killed ends: what it waits for, a task, would never come."""
+    from multiprocessing import parent_process
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    from multiprocessing.connection import wait
+
+    wait([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)  # at once, whatever the main thread is at
 
 
 class _Dask:

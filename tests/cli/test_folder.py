@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -209,15 +209,30 @@ def test_a_cluster_that_is_lost_leaves_what_was_found(
     assert (whole.exit_code, names(whole.stdout)) == (0, [("c/a.ptx::k", "proved")])
 
 
-def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, write: Write) -> None:
+@pytest.fixture
+def slow(folder: str, write: Write) -> Iterator[subprocess.Popen[str]]:
+    """A check by two processes: one kernel is done, the other takes long."""
     write("slow.py", kernels.GOOD.replace("k.sync_threads()", "__import__('time').sleep(600)"))
     command = [sys.executable, "-m", "tilesim", "check", "c/a.ptx", "slow.py", "--jobs", "2"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "PROVED c/a.ptx::k\n"
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "PROVED c/a.ptx::k\n"
+        yield process
+        process.kill()
+
+
+def test_processes_end_with_the_command_that_is_killed(slow: subprocess.Popen[str]) -> None:
+    slow.kill()
+    slow.communicate(timeout=60)  # their standard output is that of the command
+
+
+def test_an_interrupt_of_several_processes_reports_what_is_done(
+    slow: subprocess.Popen[str],
+) -> None:
+    process = slow
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130

@@ -87,7 +87,7 @@ sim.schedulers.frontier: .formats
 # needed with Dask only
 parallel: logging
 # most checks work in one process
-parallel: multiprocessing
+parallel: multiprocessing multiprocessing.connection
 checker.verdict: .parallel
 # what only a mistake needs
 loader: .loader.programs

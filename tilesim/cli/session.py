@@ -38,8 +38,8 @@ class Task:
     target: Target | None
     frontier: Mapping[str, Any] | None
     debug: bool
-    timed: bool
     known: Report | None = None
+    timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Session:
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,
                 None if self.unfinished is None else self.unfinished.of(target.id), self.debug,
-                self.timed, known,
+                known, self.timed,
             )  # fmt: skip
 
     def _is_all(self, number: int, target: Target, known: Report) -> bool:
