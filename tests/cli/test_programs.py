@@ -36,6 +36,8 @@ def test_a_source_without_main(write: Write, tilesim_cli: Invoke) -> None:
     assert commands[0] == "  nvcc -ptx -arch=sm_90a -lineinfo 'my k.cu' -o 'my k.ptx'"
     assert commands[1].startswith("  tilesim launch-template 'my k.ptx' -o 'my k.json'")
     assert commands[2] == "  tilesim check 'my k.ptx'"
+    write("my k.json", "{}")
+    assert said(tilesim_cli, "my k.cu")[1:] == commands[::2]
 
 
 @pytest.mark.parametrize(

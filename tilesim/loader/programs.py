@@ -81,8 +81,9 @@ def _of_ptx(path: Path) -> str:
     source = path if path.suffix in CUDA_ENDINGS else path.with_suffix(".cu")
     stem = path.with_suffix("")
     ptx, launch = quote(f"{stem}.ptx"), quote(f"{stem}.json")
-    return (
-        f"  nvcc -ptx -arch=sm_90a -lineinfo {quote(str(source))} -o {ptx}\n"
-        f"  tilesim launch-template {ptx} -o {launch}     # then fill in what is marked FILL_IN\n"
-        f"  tilesim check {ptx}"
-    )
+    commands = [f"  nvcc -ptx -arch=sm_90a -lineinfo {quote(str(source))} -o {ptx}"]
+    if not Path(f"{stem}.json").exists():  # a launch that has been described stays
+        commands.append(
+            f"  tilesim launch-template {ptx} -o {launch}     # then fill in what is marked FILL_IN"
+        )
+    return "\n".join([*commands, f"  tilesim check {ptx}"])
