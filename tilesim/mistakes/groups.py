@@ -110,8 +110,8 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
                 f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
                 "cp.async.mbarrier.arrive does",
                 (case.arrives(release), own),
-                f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
-                f"for {op.mnemonic} before it",
+                f"use cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or "
+                f"wait for {op.mnemonic} before it",
             )
         return _uncommitted(case, side, group, end, early)
     committed, waited = 0, None
@@ -187,7 +187,7 @@ def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause 
         f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "
         "it has written",
         (case.warp(side.warp, waited, "waits for the reads only"), own),
-        f"{waited.op.mnemonic} without .read",
+        f"use {waited.op.mnemonic} without .read",
     )
 
 
@@ -284,7 +284,7 @@ def _too_few(
         return Cause(
             f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
             (case.warp(side.warp, lost, "is committed to no group"), own),
-            f"commit_group after this {lost.op.mnemonic}",
+            f"execute commit_group after this {lost.op.mnemonic}",
         )
     seldom = _commits_seldom(case, side.warp, waited, group)
     if seldom is not None:
@@ -341,7 +341,7 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
                 f"{following.op.mnemonic}",
                 (case.warp(side.warp, side.done, "is not waited for"),
                  case.side(following, "comes without a wait")),
-                f"tcgen05.wait::{kind} between the two",
+                f"execute tcgen05.wait::{kind} between the two",
             )  # fmt: skip
         ends = (fx.WaitsGroup, fx.Arrives, fx.JoinsBarrier)
         for done in case.history.between(side.warp, side.at, case.made + 1, *ends):
@@ -421,7 +421,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     f"this arrival on {on.label} does not wait for {first.op.mnemonic}: only "
                     "tcgen05.commit does",
                     (own,),
-                    f"tcgen05.commit on {on.label} instead of this arrival",
+                    f"use tcgen05.commit on {on.label} instead of this arrival",
                 )
             cause = _committed_elsewhere(case, first.done, link)
             if cause is not None and case.finding.rule == "tcgen05-order":

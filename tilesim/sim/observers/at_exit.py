@@ -51,7 +51,8 @@ def _open_groups(machine: Machine) -> None:
                     f"{warp} ends with {kind} operations that it never committed to a group: no "
                     f"instruction waits for them (B29, C4)",
                     ((warp, "issued the copy", warp.last_issue[kind]),),
-                    fix="commit_group after the copies and wait_group before the warp ends",
+                    fix="execute commit_group after the copies, and wait_group before the warp "
+                    "ends",
                 )
             else:
                 machine.report(
@@ -59,7 +60,7 @@ def _open_groups(machine: Machine) -> None:
                     f"{warp} ends while {kind} operations may still read or write shared memory "
                     "(B34)",
                     ((warp, "issued the copy", warp.last_issue[kind]),),
-                    fix="wait_group.read (or wait_group) for them before the warp ends",
+                    fix="execute wait_group.read (or wait_group) for them before the warp ends",
                 )
 
 
@@ -74,7 +75,7 @@ def _products_in_flight(machine: Machine) -> None:
             "async-at-exit",
             f"{warp} ends while a wgmma.mma_async may still read shared memory (F7)",
             ((warp, "issued it", last.op),),
-            fix="wgmma.commit_group and wgmma.wait_group 0 before the warp ends",
+            fix="execute wgmma.commit_group and wgmma.wait_group 0 before the warp ends",
         )
 
 

@@ -732,7 +732,7 @@ class _Copy:
             raise BarrierError(
                 "out-of-bounds",
                 f"{self.op.mnemonic} with src-size {nbytes} of {self.most} bytes (C2)",
-                "src-size is between 0 and the copy size",
+                "give a src-size between 0 and the copy size",
             )
         if self.real:
             self._move(origin, target, np.array([nbytes]))

@@ -76,7 +76,7 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
             "participation",
             f"{op.mnemonic} with mask {mask:#x} by lanes {w.mask & ~mask:#x} of {w}, which are "
             f"outside of it ({rule})",
-            "the mask must name every lane that executes the instruction",
+            "name every lane that executes the instruction in the mask",
         )
     missing = mask & w.live_mask & ~w.mask
     if missing:

@@ -92,7 +92,7 @@ def map_reader(
                 "out-of-bounds",
                 f"{op.mnemonic} of {w} is for maps of rank {rank}, the tensor map at "
                 f"{footprint.name} has {len(fields.dims)} (B14)",
-                "the rank of the map is that of the instruction",
+                "use a map of the instruction's rank",
             )
         return MapInMemory(memory, footprint, fields)
 
