@@ -172,7 +172,7 @@ sim.machine.simulate: .sim.observers.value_numbers
 # kernels are recorded without it, too
 triton.driver: torch
 # scripts need not use it
-recording.without_gpu: torch torch._subclasses.fake_tensor torch.utils._pytree
+recording.without_gpu: torch torch._dynamo torch._subclasses.fake_tensor torch.utils._pytree
 recording.without_gpu: .recording.gpu .recording.reads .recording.torch_mode
 recording.device_guard: torch
 recording.autograd: torch torch.autograd.graph

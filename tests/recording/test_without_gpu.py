@@ -12,6 +12,7 @@ from tilesim.recording.left_out import LeftOut, Unavailable
 from tilesim.recording.without_gpu import torch_without_gpu
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+fake: Any = pytest.importorskip("torch._subclasses.fake_tensor")
 
 
 @pytest.fixture(autouse=True)
@@ -237,8 +238,38 @@ def test_compiled_functions_are_run_as_written() -> None:
         run: list[int] = []
         torch.compile(run.append)(1)
         torch.compile(mode="max-autotune")(run.append)(2)
+        BEFORE(torch.empty(4, device="cuda"))
     assert run == [1, 2]
-    assert [one.function for one in noted] == ["torch.compile"] * 2
+    assert [one.function for one in noted] == ["torch.compile"] * 3
+
+
+def _negated(x: Any) -> Any:
+    return -x
+
+
+BEFORE = torch.compile(_negated)
+
+
+def test_modules_of_before_are_as_they_were() -> None:
+    with fake.unset_fake_temporarily():
+        net = torch.nn.Linear(4, 4)
+        net.register_buffer("scale", torch.ones(4))
+    before = [net.weight, net.bias, net.scale]
+    with torch_without_gpu("sm_90a"):
+        assert {t.device.type for t in net.cuda().half().state_dict().values()} == {"cuda"}
+    after = [net.weight, net.bias, net.scale]
+    assert all(a is b for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("decide", [lambda x: bool(x.sum() > 0), lambda x: x.sum().item() > 0])
+def test_a_test_in_which_a_value_decides_fails_with_one_line(decide: Any) -> None:
+    testing = pytest.importorskip("tilesim.triton.testing", reason="needs the triton extra")
+    failed: list[str] = []
+    with testing.Checks(failed.append).active():
+        decide(torch.empty(4, device="cuda"))
+    (line,) = failed
+    assert line.startswith(f"{__file__}:")
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(

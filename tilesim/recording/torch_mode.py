@@ -74,12 +74,12 @@ class TorchMode(FakeTensorMode):
             args = tree_map_only(FakeTensor, self._of_same_layout, args)
         try:
             found = super().__torch_dispatch__(func, types, args, given)
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise Unavailable(_wanted(func)) from error
-        except UnsupportedOperatorException as error:
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise Unavailable(_wanted(func)) from None
+        except UnsupportedOperatorException:
             raise Unavailable(
                 f"{func} says nothing of its result: torch.library.register_fake"
-            ) from error
+            ) from None
         self._follow(func, args, found)
         return found
 

@@ -48,7 +48,7 @@ def torch_without_gpu(target: str, note: Note = lambda _: None) -> Iterator[None
                     stack.enter_context(patch.object(owner, name, reader))
         for name in ("backward", "grad"):
             stack.enter_context(patch.object(torch.autograd, name, getattr(autograd, name)))
-        stack.enter_context(patch.object(torch.nn.Module, "_apply", _applied))
+        stack.enter_context(_modules())
         stack.enter_context(patch.object(torch, "save", _saving(note)))
         stack.enter_context(_as_written(note))
         stack.enter_context(
@@ -61,18 +61,37 @@ def torch_without_gpu(target: str, note: Note = lambda _: None) -> Iterator[None
         yield
 
 
-def _applied(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """``torch.nn.Module._apply``. Torch's exchanges what two tensors are, which fails where one is
-    referred to weakly."""
-    for child in module.children() if recurse else ():
-        child._apply(function)
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            module._parameters[name] = _converted(parameter, function)
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            module._buffers[name] = function(buffer)
-    return module
+@contextmanager
+def _modules() -> Iterator[None]:
+    """Within it, modules move by a ``torch.nn.Module._apply`` of ours. Torch's exchanges what two
+    tensors are, which fails where one is referred to weakly. Modules that had tensors with storage
+    get these back at the end."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    before: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
+
+    def applied(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+        for child in module.children() if recurse else ():
+            child._apply(function)
+        for tensors, convert in ((module._parameters, _converted), (module._buffers, _made)):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    if not isinstance(tensor, FakeTensor):
+                        before.setdefault((id(tensors), name), (tensors, tensor))
+                    tensors[name] = convert(tensor, function)
+        return module
+
+    with patch.object(torch.nn.Module, "_apply", applied):
+        try:
+            yield
+        finally:
+            for (_, name), (tensors, tensor) in before.items():
+                tensors[name] = tensor
+
+
+def _made(buffer: Any, function: Callable[[Any], Any]) -> Any:
+    return function(buffer)
 
 
 def _converted(parameter: Any, function: Callable[[Any], Any]) -> Any:
@@ -114,14 +133,28 @@ def _saving(note: Note) -> Callable[..., None]:
 
 @contextmanager
 def _as_written(note: Note) -> Iterator[None]:
-    """Within it, ``torch.compile`` gives back what it is given, and noted."""
+    """Within it, ``torch.compile`` gives back what it is given, and functions that were compiled
+    before are run as they were written; both are noted."""
     import torch
+    from torch._dynamo import eval_frame
 
     def compiled(function: Any = None, **options: Any) -> Any:
         note(LeftOut("torch.compile", caller()))
         return function if function is not None else lambda given: given
 
-    with patch.object(torch, "compile", compiled), torch.compiler.set_stance("force_eager"):
+    private = "_callback_from_stance"
+    choose = getattr(eval_frame, private, None)
+
+    def chosen(callback: Any) -> Any:
+        if callable(callback):
+            note(LeftOut("torch.compile", caller()))
+        return None if choose is None else choose(callback)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(torch, "compile", compiled))
+        if choose is not None:
+            stack.enter_context(patch.object(eval_frame, private, chosen))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 

@@ -59,10 +59,13 @@ class Checks:
                 settle=self._settle,
             )  # fmt: skip
             stack.enter_context(launches)
+            needed = ""
             try:
                 yield
             except Unavailable as error:
-                self._fail(str(error))
+                needed = str(error)
+            if needed:
+                self._fail(needed)
 
     def _check(self, launched: Launched) -> None:
         report = check_launched(launched, **self._options)
