@@ -58,7 +58,8 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    data = data.encode() if isinstance(data, str) else data
+    # names of files that are no UTF-8 are escaped, as on a terminal
+    data = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file():
         place.write_bytes(data)

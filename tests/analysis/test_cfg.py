@@ -112,6 +112,22 @@ def test_dominators_are_what_no_way_can_avoid(seed: int) -> None:
         avoidable = [b for b in graph.order if b != block and block in _reach(graph, 0, b)]
         every = {*graph.order} - {*avoidable, block}
         assert {b for b in graph.order if graph.dominates(b, block)} == every | {block}
+    numbers = [*graph.reached()]
+    for number in numbers:
+        after = _above(graph.post_dominators, graph.block_of[number])
+        for other in numbers:
+            if graph.block_of[other] != graph.block_of[number]:
+                follows = graph.block_of[other] in after
+                assert graph.must_follow(number, other) == follows
+
+
+def _above(parents: list[int | None], node: int) -> set[int]:
+    above: set[int] = set()
+    at = parents[node]
+    while at is not None:
+        above.add(at)
+        at = parents[at]
+    return above
 
 
 def _reach(graph: FlowGraph, start: int, without: int) -> set[int]:

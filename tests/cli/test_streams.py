@@ -31,6 +31,12 @@ def shell(command: str) -> tuple[int, str]:
         ("$TILESIM check good.py >/dev/full", FULL),
         ("PYTHONUNBUFFERED=1 $TILESIM check good.py --format json >/dev/full", FULL),
         ("$TILESIM --version >/dev/full", FULL),
+        ("$TILESIM run good.py >/dev/full", FULL),
+        ("$TILESIM check - <&-", ""),
+        (
+            "$TILESIM check good.py --jsonl /dev/full >/dev/null",
+            "error: cannot write /dev/full: No space left on device\n",
+        ),
         ("$TILESIM check good.py >&-", "error: cannot write to standard output: it is closed\n"),
         ("$TILESIM chek 2>/dev/full", ""),
         ("$TILESIM check gone.py >&- 2>&-", ""),

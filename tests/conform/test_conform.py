@@ -32,6 +32,11 @@ from tilesim.transforms.lower import lower
 FILE = Path(__file__).with_name("matmul_v5.npz")
 
 
+def test_a_device_is_no_recording() -> None:
+    with pytest.raises(UsageError, match="/dev/zero cannot be read: it is no regular file"):
+        load(Path("/dev/zero"))
+
+
 def transfer(*, ctas: int = 1, trips: int = 3) -> Program:
     """A producer and a consumer of one stage; the CTAs of a cluster meet before and after."""
     k = Builder("transfer", warps=2)
@@ -243,7 +248,7 @@ def test_a_file_that_is_no_recording(tmp_path: Path, changes: dict[str, Any], me
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    with pytest.raises(UsageError, match="is no recording"):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
         load(path)
     path.write_text("text")
     with pytest.raises(UsageError, match="is no recording"):

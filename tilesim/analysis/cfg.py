@@ -237,20 +237,24 @@ class FlowGraph:
 
     def must_follow(self, number: int, other: int) -> bool:
         """Whether ``other`` is executed on every way from ``number`` to the end."""
-        block = self.block_of[other]
-        at: int | None = self.block_of[number]
+        block, at = self.block_of[other], self.block_of[number]
         if at == block:
             return other > number
-        while at is not None and at != block:
-            at = self.post_dominators[at]
-        return at == block
+        first, last = self._post_dominated[block]
+        return first <= self._post_dominated[at][0] < last
 
     def dominates(self, block: int, other: int) -> bool:
         """Whether ``block`` is on every way to ``other``, or is it."""
-        at: int | None = other
-        while at is not None and at != block:
-            at = self.dominators[at]
-        return at == block
+        first, last = self._dominated[block]
+        return first <= self._dominated[other][0] < last
+
+    @cached_property
+    def _dominated(self) -> list[tuple[int, int]]:
+        return spans(self.dominators)
+
+    @cached_property
+    def _post_dominated(self) -> list[tuple[int, int]]:
+        return spans(self.post_dominators)
 
     def _loop(self, head: int, tail: int) -> Loop:
         blocks = closure([tail], lambda b: () if b == head else self.predecessors[b])
@@ -372,6 +376,35 @@ def reverse_postorder(edges: Sequence[Sequence[int]], root: int) -> list[int]:
             done.append(node)
             stack.pop()
     return done[::-1]
+
+
+def spans(parents: Sequence[int | None]) -> list[tuple[int, int]]:
+    """The places of each node of a forest and of what is below it, in one order: from, and up to.
+
+    One node is above another, or is it, if its span has the other's first place.
+    """
+    below: list[list[int]] = [[] for _ in parents]
+    order = [node for node, parent in enumerate(parents) if parent is None]
+    for node, parent in enumerate(parents):
+        if parent is not None:
+            below[parent].append(node)
+    found = [(0, 0)] * len(parents)
+    sizes = [1] * len(parents)
+    for node in order:  # grows: each comes after its parent
+        order.extend(below[node])
+    for node in reversed(order):
+        if (parent := parents[node]) is not None:
+            sizes[parent] += sizes[node]
+    free = 0
+    for node in order:
+        if parents[node] is None:
+            found[node] = (free, free + sizes[node])
+            free += sizes[node]
+        first = found[node][0] + 1
+        for child in below[node]:
+            found[child] = (first, first + sizes[child])
+            first += sizes[child]
+    return found
 
 
 def dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int | None]:

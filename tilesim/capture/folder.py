@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from tilesim.errors import UsageError
 from tilesim.files import write_whole
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.description import dumps
@@ -20,7 +21,10 @@ class Folder:
     """Where kernels go: one pair of files per kernel and launch."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from error
         self.path = path
         self._names: dict[str, int] = {}
         self._seen: set[tuple[str, Launch]] = set()

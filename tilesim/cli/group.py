@@ -25,6 +25,7 @@ BUG = (
 )
 
 
+_MEMORY = "there is not enough memory"
 #: what click says of "abc" where a number is meant
 _NO_NUMBER = "is not a valid integer range"
 
@@ -147,6 +148,9 @@ class Group(click.Group):
             if isinstance(error, FileNotFoundError) and not _has_folder():
                 click.echo("error: the working folder has been deleted; use another", err=True)
                 ctx.exit(USAGE)
+            if isinstance(error, MemoryError):
+                click.echo(f"error: {_MEMORY}", err=True)
+                ctx.exit(USAGE)
             _internal(error, debug=bool(ctx.params.get("debug")))
             ctx.exit(INTERNAL)
         return result
@@ -181,6 +185,8 @@ def internal_failure(kernel: str, error: Exception, *, debug: bool) -> Failure:
     """The result of a kernel on which tilesim itself failed; ``debug`` shows where on stderr."""
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    if isinstance(error, MemoryError):
+        return Failure(kernel, f"{_MEMORY}{f': {error}' if str(error) else ''}")
     return Failure(kernel, f"internal error: {describe(error)}; {BUG}", internal=True)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -22,11 +23,7 @@ def writing_lines(*places: Path | None) -> Iterator[Callable[[Done], None]]:
         UsageError: a file cannot be written.
     """
     with ExitStack() as stack:
-        files = []
-        for path in places:
-            if path is not None:
-                with writing(path):
-                    files.append((path, stack.enter_context(path.open("w", encoding="utf-8"))))
+        files = [(path, stack.enter_context(_opened(path))) for path in places if path is not None]
 
         def add(done: Done) -> None:
             text = line(done.result, done.number)
@@ -38,3 +35,15 @@ def writing_lines(*places: Path | None) -> Iterator[Callable[[Done], None]]:
                     file.flush()
 
         yield add
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """A file to which lines are written; names of files that are no UTF-8 are escaped."""
+    with writing(path):
+        file = path.open("w", encoding="utf-8", errors="backslashreplace")
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # of what could not be written before
+            file.close()

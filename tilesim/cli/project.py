@@ -48,13 +48,16 @@ def defaults(command: click.Command, commands: Mapping[str, object], name: str) 
     result = {}
     any_format = name == "check" or "output_format" not in known
     shared = ((k, v) for k, v in _plain(section) if any_format or k != "format" or _has(known, v))
-    for key, value in (*shared, *_plain(own)):
+    for key, value in (*shared, *own.items()):
         if key not in _NAMES:
             raise UsageError(
                 f"{path}: [tool.tilesim] cannot set {key!r}{did_you_mean(key, _NAMES)}; it can set "
                 f"{', '.join(sorted(_NAMES))}"
             )
         if _NAMES[key] in known:
+            parameter = known[_NAMES[key]]
+            if isinstance(value, bool) and not getattr(parameter, "is_flag", False):
+                raise UsageError(f"{path}: {key} takes a value, and is no switch: {value}")
             result[_NAMES[key]] = _value(path, key, value)
     return result
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilesim.checker import Report, Stats
 from tilesim.checker.assumptions import Leaning
-from tilesim.cli.options import write_file
+from tilesim.cli.options import write_file, writing
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.findings.finding import Finding
@@ -81,7 +81,8 @@ class Unfinished:
 
     def _write(self) -> None:
         if not self._frontiers and not self._reports:
-            self.path.unlink(missing_ok=True)
+            with writing(self.path):
+                self.path.unlink(missing_ok=True)
             return
         document = {
             "schema": SCHEMA, "explorations": self._frontiers,

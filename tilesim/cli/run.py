@@ -26,6 +26,7 @@ from tilesim.cli.options import (
     style_for,
     target_options,
 )
+from tilesim.cli.streams import OutputError
 from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -151,6 +152,8 @@ class _Runner:
         failed: Result | None = None
         try:
             yield codes
+        except OutputError:
+            raise
         except TilesimError as error:
             show_traceback(error, debug=debugging(self.ctx))
             failed = refused(target, error)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.files import write_whole
+from tilesim.files import read_regular, write_whole
 from tilesim.records import dataclass, field
 
 #: of the file's layout
@@ -81,13 +81,16 @@ def load(path: Path) -> Recorded:
         UsageError: it is none, or is too large.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        data = BytesIO(read_regular(path, MAX_BYTES))
+        with zipfile.ZipFile(data) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
                 raise UsageError(f"{path}: more than {MAX_BYTES >> 20} MiB unpacked")
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(data, allow_pickle=False) as arrays:
             about = _about(json.loads(bytes(arrays["about"]).decode()))
             found = Recorded(about, *(np.asarray(arrays[name]) for name in ARRAYS))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path} is no recording of launches: {error}") from error
     _check(found, path)
     return found

@@ -55,8 +55,10 @@ def load_stdin(params: Mapping[str, str]) -> tuple[Target, ...]:
 
 
 @lru_cache(maxsize=1)
-def _read(stream: TextIO) -> str:
-    """Standard input, which can be read once."""
+def _read(stream: TextIO | None) -> str:
+    """Standard input, which can be read once; None: it is closed."""
+    if stream is None:
+        raise TargetError("standard input is closed")
     data = stream.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise TargetError(f"standard input is larger than {MAX_BYTES >> 20} MiB")
