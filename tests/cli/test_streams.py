@@ -12,7 +12,8 @@ import pytest
 from . import kernels
 from .conftest import ROOT, Write
 
-FULL = "error: cannot write to standard output: No space left on device\n"
+NO_ROOM = "No space left on device\n"
+FULL = f"error: cannot write to standard output: {NO_ROOM}"
 
 
 def shell(command: str) -> tuple[int, str]:
@@ -38,6 +39,10 @@ def shell(command: str) -> tuple[int, str]:
             "error: cannot write /dev/full: No space left on device\n",
         ),
         ("$TILESIM check good.py >&-", "error: cannot write to standard output: it is closed\n"),
+        (
+            "$TILESIM check good.py --jsonl /dev/full -o x",
+            f"error: cannot write /dev/full: {NO_ROOM}",
+        ),
         ("$TILESIM chek 2>/dev/full", ""),
         ("$TILESIM check gone.py >&- 2>&-", ""),
     ],
