@@ -263,6 +263,24 @@ def test_repairs_of_files_with_such_names_are_escaped(
     assert not re.search(r"^\s*::error", result.output, re.MULTILINE), result.output
 
 
+def test_names_that_are_no_utf8_are_in_every_report(write: Write, tilesim_cli: Invoke) -> None:
+    write("k.tile", text(r"a\u{dcff}.py"))
+    os.rename("k.tile", "\udcff.tile")
+    for form in FORMATS:
+        result = tilesim_cli("check", "\udcff.tile", "--format", form, "-o", f"report.{form}")
+        assert result.exit_code == 1, result.output
+        assert "deadlock" in Path(f"report.{form}").read_text()
+    sarif = Path("report.sarif").read_text()
+    assert '"%FF.tile"' in sarif
+    assert '"a%FF.py"' in sarif
+
+
+def test_what_is_no_character_is_refused(write: Write, tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("check", write("k.tile", text(r"a\u{d800}.py")))
+    assert result.exit_code == 2
+    assert r"k.tile:2:12: expected an escape" in result.stdout
+
+
 def test_a_file_with_colons_in_its_name(write: Write, tilesim_cli: Invoke) -> None:
     os.mkdir("a::b")
     file = write("a::b/c::d.tile", text("k.py"))

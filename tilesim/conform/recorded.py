@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.files import read_regular, write_whole
+from tilesim.files import write_whole
 from tilesim.records import dataclass, field
 
 #: of the file's layout
@@ -81,11 +81,12 @@ def load(path: Path) -> Recorded:
         UsageError: it is none, or is too large.
     """
     try:
-        data = BytesIO(read_regular(path, MAX_BYTES))
-        with zipfile.ZipFile(data) as archive:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} cannot be read: it is no regular file")
+        with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
                 raise UsageError(f"{path}: more than {MAX_BYTES >> 20} MiB unpacked")
-        with np.load(data, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             about = _about(json.loads(bytes(arrays["about"]).decode()))
             found = Recorded(about, *(np.asarray(arrays[name]) for name in ARRAYS))
     except OSError as error:

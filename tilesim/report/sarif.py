@@ -270,7 +270,7 @@ def artifact(loc: Loc) -> Json:
     """The file: relative to the working directory where it lies below it."""
     path = Path(os.path.abspath(loc.file))
     if path.is_relative_to(Path.cwd()):
-        return {"uri": quote(path.relative_to(Path.cwd()).as_posix()), "uriBaseId": ROOT}
+        return {"uri": quote(os.fsencode(path.relative_to(Path.cwd()))), "uriBaseId": ROOT}
     return {"uri": path.as_uri()}
 
 
@@ -280,5 +280,5 @@ def _fingerprint(kernel: str, rule: str, locations: Iterable[Loc]) -> Json:
     parts += [f"{artifact(loc)['uri']}:{line_of(loc) or loc.line}" for loc in locations]
     import hashlib  # loads OpenSSL
 
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()
     return {"tilesim/v1": digest[:32]}

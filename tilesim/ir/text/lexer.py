@@ -207,10 +207,15 @@ class Cursor:
     def _escape(self, here: Token, position: int) -> tuple[str, int]:
         there = here._replace(column=here.column + position - here.start)
         match = _ESCAPE.match(self.text, position)
-        if match is None or (match[2] and int(match[2], 16) > 0x10FFFF):
+        if match is None or (match[2] and not _is_character(int(match[2], 16))):
             found = self.text[position : position + 2]
             raise self.error(
                 there, f"expected an escape (\\\\, \\n, \\u{{e9}}...), found {found!r}"
             )
         short, code = match.groups()
         return ESCAPES.get(short, short) if short else chr(int(code, 16)), match.end()
+
+
+def _is_character(code: int) -> bool:
+    """Whether a text may have it: of surrogates those that stand for bytes in names of files."""
+    return code <= 0x10FFFF and (not 0xD800 <= code < 0xE000 or 0xDC80 <= code < 0xDD00)
