@@ -25,15 +25,15 @@ from cutlass.cutlass_dsl.cuda_jit_executor import CudaDialectJitCompiledFunction
 from cutlass.utils import HardwareInfo
 from torch._subclasses.fake_tensor import FakeTensor
 
-from tilesim.cute.runtime import Call, Runtime, unpacked
+from tilesim.cute.runtime import Runtime, unpacked
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
 from tilesim.recording import MULTIPROCESSORS, Launched, Skipped
 from tilesim.recording.gpu import always
+from tilesim.recording.host_calls import Call
 from tilesim.recording.on_device import Tensors
 
-_WORD = 8
 #: names of kernels have the types of their arguments in them
 _LONGEST = 48
 #: host code that was compiled once calls it ever after
@@ -69,15 +69,7 @@ class _Recorder:
             raise UsageError(f"{call.kernel}: compile the function where it is launched")
         name, text = self._compiled[call.kernel]
         entry = next(e for e in read(text, "kernel.ptx").entries if e.name == name)
-        places = (
-            ctypes.c_uint64.from_address(call.arguments + _WORD * number).value
-            for number in range(len(entry.params))
-        )
-        data = [
-            ctypes.string_at(place, formal.size)
-            for place, formal in zip(places, entry.params, strict=True)
-        ]
-        params, buffers = self.tensors.parameters(entry.params, data)
+        params, buffers = self.tensors.parameters(entry.params, call.passed(entry.params))
         launch = Launch(
             name, call.grid, call.block, call.cluster, call.shared,
             cooperative=call.cooperative, dependent=call.dependent, params=params, buffers=buffers,
@@ -129,9 +121,7 @@ def recording(
         ):  # fmt: skip
             stack.enter_context(patch.object(owner, name, ours))
         yield
-    failed, _RUNTIME.failed = _RUNTIME.failed, None
-    if failed is not None:
-        raise failed
+    _RUNTIME.finish()
 
 
 def _through_ffi(given: Callable[[Any], Any]) -> Iterator[tuple[Any, str, Any]]:

@@ -7,7 +7,6 @@ that the GPU's driver would make are made by the code that ``tileiras`` has comp
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -23,14 +22,14 @@ from cuda.tile import _compile
 from tilesim.capture import devices
 from tilesim.capture.ptxas import KERNEL, Compiled, compiled, keeping
 from tilesim.cutile.host_code import HostCode
-from tilesim.cutile.runtime import LOADER, Call, Runtime
+from tilesim.cutile.runtime import LOADER, Runtime
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Triple
 from tilesim.ptx.parser import read
 from tilesim.recording import Launched, Skipped
+from tilesim.recording.host_calls import Call
 from tilesim.recording.on_device import Tensors
 
-_WORD = 8
 #: cuTile asks for functions of the driver once
 _RUNTIME = Runtime()
 sys.modules.setdefault(LOADER, _RUNTIME.module())
@@ -79,11 +78,7 @@ class _Recorder:
         module = read(found.ptx, "kernel.ptx")
         entry = next(e for e in module.entries if e.name == call.kernel)
         given = [formal for formal in entry.params if formal.linkage != "hidden"]
-        places = (
-            ctypes.c_uint64.from_address(call.arguments + _WORD * number).value
-            for number in range(len(given))
-        )
-        data = [ctypes.string_at(p, one.size) for p, one in zip(places, given, strict=True)]
+        data = call.passed(given)
         if len(given) < len(entry.params):
             code = HostCode(found.host, self._target)
             data = [*code.filled(call.kernel, entry.params, data)]
@@ -125,9 +120,7 @@ def recording(
 
     def launched(stream: Any, grid: Any, kernel: Any, given: Any, /, **options: Any) -> None:
         launch(0, grid, kernel, tuple(map(recorder.tensors.handed, given)), **options)
-        failed, _RUNTIME.failed = _RUNTIME.failed, None
-        if failed is not None:
-            raise failed
+        _RUNTIME.finish()
 
     with ExitStack() as stack:
         for owner, name, ours in (
