@@ -1,10 +1,37 @@
-"""Versions of files that tilesim writes and reads again: one is read, others are refused
+"""Files that tilesim writes and reads again. One version of each is read, others are refused
 (`docs/reference/formats.md`)."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 from tilesim.errors import UsageError
+from tilesim.files import read_regular
 from tilesim.version import __version__
+
+
+def read_object(path: Path, limit: int, what: str, remedy: str = "") -> dict[str, Any]:
+    """The JSON object that a file of at most ``limit`` bytes holds.
+
+    Args:
+        what: what the file holds.
+        remedy: what to do with a file that holds something else.
+
+    Raises:
+        UsageError: it cannot be read, or holds something else.
+    """
+    advice = f"; {remedy}" if remedy else ""
+    try:
+        data = json.loads(read_regular(path, limit))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON: {error}{advice}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} does not hold {what}{advice}")
+    return data
 
 
 def require(found: object, version: int, what: str, remedy: str) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
-from tilesim.files import read_regular
-from tilesim.formats import require
+from tilesim.formats import read_object, require
 
 FILE = ".tilesim-last-failed.json"
 SCHEMA = 1
@@ -25,16 +24,9 @@ def names(targets: Sequence[str]) -> frozenset[str] | None:
     Raises:
         UsageError: the file cannot be read, or is another one.
     """
-    try:
-        data = json.loads(read_regular(FILE, _MAX_BYTES))
-    except FileNotFoundError:
+    if not Path(FILE).exists():
         return None
-    except OSError as error:
-        raise UsageError(f"cannot read {FILE}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{FILE} is not JSON: {error}; {_REMEDY}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{FILE} does not hold names of kernels; {_REMEDY}")
+    data = read_object(Path(FILE), _MAX_BYTES, "names of kernels", _REMEDY)
     require(data.get("schema"), SCHEMA, f"a file of names of kernels ({FILE})", _REMEDY)
     failed = data.get("failed")
     if not isinstance(failed, list) or not all(isinstance(name, str) for name in failed):

@@ -12,9 +12,8 @@ from tilesim.checker import Report, Stats
 from tilesim.checker.assumptions import Leaning
 from tilesim.cli.options import write_file, writing
 from tilesim.errors import UsageError
-from tilesim.files import read_regular
 from tilesim.findings.finding import Finding
-from tilesim.formats import require
+from tilesim.formats import read_object, require
 from tilesim.ir.program import Verdict
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
@@ -119,14 +118,7 @@ def digest(target: Target, settings: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(read_regular(path, _MAX_BYTES))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} does not hold tilesim explorations")
+    data = read_object(path, _MAX_BYTES, "tilesim explorations")
     what = f"a file of tilesim explorations ({path})"
     require(data.get("schema"), SCHEMA, what, "delete it to start again")
     frontiers = data.get("explorations")
