@@ -120,7 +120,7 @@ def test_scalars_that_the_host_passes_are_open_as_parameters_are() -> None:
     assert late.for_all is not None
     assert (late.verdict, late.for_all.at) == ("failed", 63)
     assert late.rules == {"deadlock"}
-    with pytest.raises(ts.UsageError, match=r"has no parameter m; it has late, n$"):
+    with pytest.raises(ts.UsageError, match=r"^kernel \w+ has no parameter m; it has late, n$"):
         ts.check(passed, for_all={"m": None})
 
 

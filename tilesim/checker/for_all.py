@@ -578,12 +578,13 @@ class Asked:
             )
         if not callable(program):
             raise UsageError(f"expected a kernel or a program, got {program!r}")
-        defaults = _defaults(program, params) if isinstance(program, Kernel) else {}
-        unknown = sorted(values.keys() - defaults.keys()) if isinstance(program, Kernel) else []
-        if unknown:
-            raise UsageError(
-                f"kernel {program} has no parameter {unknown[0]}; it has {', '.join(defaults)}"
-            )
+        defaults: dict[str, Any] = {}
+        if isinstance(program, Kernel):
+            defaults = _defaults(program, params)
+            for name in sorted(values.keys() - defaults.keys()):
+                raise UsageError(
+                    f"kernel {program.name} has no parameter {name}; it has {', '.join(defaults)}"
+                )
         firsts = {n: v.first for n, v in values.items() if n not in defaults}
         # what the host passes by value follows the parameters, unless it is asked for or given
         passed = defaults.keys() - getattr(program, "params", {}).keys() - values.keys()

@@ -120,8 +120,10 @@ def recording(
             *through_ffi,
         ):  # fmt: skip
             stack.enter_context(patch.object(owner, name, ours))
-        yield
-    _RUNTIME.finish()
+        try:
+            yield
+        finally:  # what the host code raises after a launch that failed follows from that
+            _RUNTIME.finish()
 
 
 def _through_ffi(given: Callable[[Any], Any]) -> Iterator[tuple[Any, str, Any]]:
