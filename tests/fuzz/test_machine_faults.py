@@ -165,4 +165,4 @@ def test_without_mutate_ptx_has_nothing_to_vary(tmp_path: Path) -> None:
     assert "tilesim fuzz --mutate injects faults" in result.output
     result = CliRunner().invoke(main, ["fuzz", "--mutate", path, "--param", "n=3"])
     assert result.exit_code == 2
-    assert "PTX has no parameters to set (n)" in result.output
+    assert "kernel k has no parameter n; it takes no numbers" in result.output

@@ -100,9 +100,10 @@ class PtxKernel:
         if name in formal[: len(params)]:
             return formal.index(name)
         scalars = [p.name or str(n) for n, p in enumerate(params) if isinstance(p, Scalar)]
+        takes = f"the numbers {', '.join(scalars)}" if scalars else "no numbers"
         raise UsageError(
             f"{self.place}: kernel {readable(self.launch.entry)} has no parameter {name}"
-            f"{did_you_mean(name, scalars)}; it takes the numbers {', '.join(scalars) or 'none'}"
+            f"{did_you_mean(name, scalars)}; it takes {takes}"
         )
 
     def _lowered(self, found: Module, lowering: Callable[[Module, Function, Launch], Mir]) -> Mir:
