@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -163,6 +164,36 @@ def test_numbers_that_the_script_gave_are_known() -> None:
 
 
 # ------------------------------------------------------------------ modules, operators, the GPU
+
+
+def test_a_deep_copy_is_of_the_same_mode() -> None:
+    """A second mode frees what the first has: the heap of the process is corrupt then."""
+    known, there = torch.tensor(3.0), torch.empty(4, device="cuda")
+    module = torch.nn.Linear(4, 4).cuda()
+    copies = [*copy.deepcopy([known, there]), copy.deepcopy(module).weight]
+    assert {id(of.fake_mode) for of in copies} == {id(there.fake_mode)}
+    assert [of.device.type for of in copies] == ["cpu", "cuda", "cuda"]
+
+
+@pytest.mark.parametrize("place", [{"device": "cuda"}, {}])
+def test_a_deep_copy_has_the_values_and_keeps_them(place: dict[str, str]) -> None:
+    table = torch.tensor([3, 5], **place)
+    first, second = copied = copy.deepcopy([table, table])
+    assert first is second is not table
+    assert first.tolist() == copy.deepcopy(first).tolist() == [3, 5]
+    table.copy_(torch.tensor([1, 2]))
+    assert [of.tolist() for of in (table, *copied)] == [[1, 2], [3, 5], [3, 5]]
+    first.copy_(torch.tensor([7, 8]))
+    assert [of.tolist() for of in (table, first)] == [[1, 2], [7, 8]]
+
+
+def test_a_deep_copy_that_is_written_otherwise_is_not_known() -> None:
+    number = torch.tensor(1.5)
+    copied = copy.deepcopy(number)
+    copied.copy_(torch.empty(()))
+    assert number.item() == 1.5
+    with pytest.raises(Unavailable, match="read at"):
+        bool(copied.item())
 
 
 def test_modules_move_and_their_parameters_stay_the_same_objects() -> None:

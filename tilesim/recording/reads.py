@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tilesim.recording.left_out import LeftOut, Unavailable, caller, is_torch
 from tilesim.recording.values import VALUES
@@ -53,8 +53,10 @@ def readers(note: Note) -> Mapping[str, Callable[..., Any]]:
     is called with each read of the script."""
     original = {
         name: getattr(Tensor, name)
-        for name in ("item", "tolist", "numpy", "__array__", "__format__", "copy_")
-    }
+        for name in (
+            "item", "tolist", "numpy", "__array__", "__format__", "copy_", "__deepcopy__",
+        )
+    }  # fmt: skip
 
     def read(tensor: Any, function: str) -> Unread:
         where = caller()
@@ -109,9 +111,20 @@ def readers(note: Note) -> Mapping[str, Callable[..., Any]]:
         VALUES.copied(source, tensor)
         return found
 
+    def deep_copied(tensor: Any, memo: dict[int, Any]) -> Any:
+        if id(tensor) in memo or not isinstance(tensor, FakeTensor) or tensor.constant is None:
+            return original["__deepcopy__"](tensor, memo)
+        # torch copies the constant as an attribute, too: while tensors are made without storage,
+        # that fails
+        with unset_fake_temporarily():
+            memo[id(tensor.constant)] = tensor.constant.clone()
+        made = original["__deepcopy__"](tensor, memo)
+        made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
+        return made
+
     return {
-        "copy_": copied, "item": item, "tolist": tolist, "numpy": numpy, "__array__": array,
-        "__format__": formatted,
+        "__deepcopy__": deep_copied, "copy_": copied, "item": item, "tolist": tolist,
+        "numpy": numpy, "__array__": array, "__format__": formatted,
     }  # fmt: skip
 
 

@@ -48,6 +48,11 @@ class TorchMode(FakeTensorMode):
         super().__init__(allow_non_fake_inputs=True)
         self._note = note
 
+    def __deepcopy__(self, memo: object) -> TorchMode:
+        """Itself: a tensor's deep copy is of the same mode. Torch copies the mode with the tensor,
+        and in it weak references to storages, which copy and original would both free."""
+        return self
+
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
