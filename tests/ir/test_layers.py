@@ -92,7 +92,7 @@ checker.verdict: .parallel
 # what only a mistake needs
 loader: .loader.programs
 # what only PTX with lines of a source needs
-sim.machine.execute.mbarrier: .sim.machine.barrier_names
+sim.machine.execute.mbarrier: .findings.barrier_names
 # most checks make no certificate
 checker: .checker.certificates .proof.rules
 cli.check: .checker.certificate_file

@@ -8,11 +8,11 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.files import withheld
+from tilesim.findings.barrier_names import barrier_name
 from tilesim.ir.loc import Loc
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.sim.machine.barrier_names import barrier_name
 
 #: a helper that is nothing but the instruction, on the line before
 ASM = '#define init(b, n) asm("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(b)))\n'

@@ -205,8 +205,8 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     ],
 )
 def test_capture_of_nothing_fails_and_says_why(tmp_path: Path, script: str, why: str) -> None:
-    if "import triton" not in script and find_spec("torch") is not None:
-        pytest.skip("torch imports triton by itself")
+    if find_spec("torch") is not None:  # which imports triton by itself
+        why = "the script launched no kernel: "
     path = tmp_path / "script.py"
     path.write_text(script)
     command = [sys.executable, "-m", "tilesim", "capture", "-o", str(tmp_path / "out"), str(path)]

@@ -1,7 +1,7 @@
 """Runs a command, and keeps every PTX that a ``ptxas`` in it is given, with what it is told.
 
 A small library (``preload/``, C, built on first use) is loaded into every process of the command.
-In one that is a ``ptxas``, whoever has started it and however it was found, it copies the input
+In one that is a ``ptxas``, however it was started and found, it copies the input
 before ``ptxas`` begins; nothing stands between the compiler and ``ptxas``.
 """
 

@@ -215,7 +215,7 @@ def _value(kernel: Kernel, scalars: Mapping[str, int], name: str, text: str) -> 
     try:
         return _parse(text, default)
     except ValueError as error:
-        kind = type(default).__name__
+        kind = "bool (true or false)" if isinstance(default, bool) else type(default).__name__
         raise UsageError(f"parameter {name} of {kernel.name}: {text!r} is no {kind}") from error
 
 

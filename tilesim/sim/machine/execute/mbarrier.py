@@ -106,8 +106,9 @@ class Landing:
 
 
 def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
-    """Calls an mbarrier that PTX initialises as the source does; one in a variable with more than
-    mbarriers, of which the source says no name, by the line that initialises it."""
+    """Calls an mbarrier that PTX initialises as the source calls it. Where the source says no name,
+    an mbarrier in memory that holds other data as well is called by the line that initialises it;
+    one in a variable for mbarriers keeps the name of that."""
     place = loc.around
     if barrier.live or barrier.made_at == place:
         return
@@ -115,7 +116,7 @@ def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
     number = sum(b.made_at == place for b in every)
     names = warp.machine.plan.written
     if (place, number) not in names:
-        from tilesim.sim.machine.barrier_names import barrier_name  # what only PTX needs
+        from tilesim.findings.barrier_names import barrier_name  # what only PTX needs
 
         names[place, number] = barrier_name(loc, number)
     name = names[place, number] or ""
