@@ -18,7 +18,7 @@ __main__ kernels.__main__ > cli > lsp > mcp
 strategies > kernels fuzz
 triton tilelang tilus cute cutile > recording > report capture
 gpu > conform > autopsy | predict | export
-checker > repair > mistakes | loader
+checker > repair > mistakes | loader | translation
 sim.schedulers > sim.affine > sim.observers
 sim.machine | ptx | gpu.emit | cubin
 lib mark > dsl | transforms

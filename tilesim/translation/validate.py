@@ -1,0 +1,63 @@
+"""Translation validation of one kernel of a cubin."""
+
+from __future__ import annotations
+
+import re
+
+from tilesim.cubin.disassembly import disassemble
+from tilesim.cubin.image import Image, Symbol
+from tilesim.errors import TilesimError
+from tilesim.ptx.inline import flatten
+from tilesim.ptx.parser import read
+from tilesim.ptx.syntax import PtxError
+from tilesim.translation.pairs import Translation
+from tilesim.translation.validation import Validation
+
+_RELEASE = re.compile(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)")
+
+
+class TranslationError(TilesimError, ValueError):
+    """A kernel cannot be compared; the message says which, why, and what to do."""
+
+
+def validate(image: Image, function: Symbol, ptx: str) -> Validation:
+    """Compares the synchronisation of a kernel in PTX with that in the machine code.
+
+    Args:
+        image: a cubin compiled with ``-lineinfo``.
+        function: one of `Image.functions`.
+        ptx: the text it was compiled from; the one that the cubin embeds is `Image.ptx`.
+
+    Raises:
+        TranslationError: the cubin has no line table of the PTX, or the PTX not this kernel.
+        CubinError: the cubin is damaged, or there is no nvdisasm.
+    """
+    translation = translate(image, function, ptx)
+    return Validation(translation.symbol.name, image.arch, ptxas_version(image), (), (), {}, (), ())
+
+
+def translate(image: Image, function: Symbol, ptx: str) -> Translation:
+    """A kernel in PTX and SASS, with the pairs of instructions; as `validate`, which raises the
+    same."""
+    if image.section(".nv_debug_line_sass") is None:
+        raise TranslationError(
+            f"{image.name}: it has no line table of its PTX, by which SASS is compared with it; "
+            "compile with -lineinfo"
+        )
+    try:
+        module = read(ptx, f"{image.name} (PTX)")
+        entry = next((one for one in module.entries if one.name == function.name), None)
+        if entry is None:
+            raise TranslationError(f"{image.name}: the PTX has no kernel {function.name}")
+        kernel = flatten(module, entry)
+    except PtxError as error:
+        raise TranslationError(f"{image.name}: its PTX cannot be read: {error}") from error
+    (code,) = disassemble(image, (function,))
+    return Translation(image, function, kernel, code, (), tuple(ptx.splitlines()))
+
+
+def ptxas_version(image: Image) -> str | None:
+    """The version of ptxas that made a cubin, as ``13.0.88``; None if it does not say."""
+    section = image.section(".note.nv.tkinfo")
+    found = _RELEASE.search(image.contents(section)) if section else None
+    return found[1].decode() if found else None
