@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_blocks_of_two_ctas() -> None:
     (launched,) = tc.record(launch, 2, 256)
     assert (launched.launch.grid, launched.launch.cluster) == ((8, 6, 1), (2, 1, 1))
     assert tc.check_launched(launched).verdict == "proved"
+
+
+def test_pairs_free_tensor_memory_that_the_other_cta_may_read() -> None:
+    """A commit of the second CTA signals no mbarrier, which the proof leans on."""
+    (launched,) = tc.record(launch, 2, 256, target="sm_100a")
+    report = tc.check_launched(launched)
+    assert [finding.rule for finding in report.findings] == ["tmem-lifetime"]
+    at = launched.ptx.rindex(":\n", 0, launched.ptx.index("tcgen05.dealloc")) + len(":\n")
+    barrier = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    text = launched.ptx[:at] + barrier + launched.ptx[at:]
+    report = tc.check_launched(replace(launched, ptx=text))
+    assert (report.verdict, report.findings) == ("proved", ())
+    assert "U9" in {leaning.name for leaning in report.leanings}
 
 
 def test_blocks_that_store_to_one_place_race_on_the_line_of_the_store() -> None:

@@ -458,6 +458,28 @@ def a_load_of_the_warp_that_issued_the_product_of_which_a_lane_waits(
     ends(k, s, b)
 
 
+@wrong_by_the_text("U9")
+def a_commit_to_no_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    k.cluster.sync()
+    with thread(k, 0), k.if_(k.cluster_rank < (1 if right else 2)):
+        k.tcgen05.commit(b, multicast=3 >> 16 * k.cluster_rank, cta_group=2)
+    k.mbarrier.wait(b, 0, scope="cluster")
+    k.cluster.sync()
+
+
+@wrong("U9-commit", breaks="deadlock")
+def a_commit_to_no_cta_that_is_waited_for(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.tcgen05.commit(b, multicast=k.var("mask", int(right)))
+    k.mbarrier.wait(b, 0)
+
+
 @wrong_by_the_text("G19", breaks="H6")
 def a_commit_in_place_of_the_first_fence(k: Builder, *, right: bool) -> None:
     b, done = k.mbarriers("b"), k.mbarriers("done")

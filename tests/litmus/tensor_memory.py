@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tilesim import Builder, bf16, f32, u32
+from tilesim import Builder, bf16, f32, s32, u32
 
 from .notation import begin, global_words
 from .table import completes, defect, fails, rejected, row
@@ -209,6 +209,35 @@ def wrong_lanes_group_target(
     with k.if_(k.warp_id.eq(0)):
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.dealloc(address, 32)
+
+
+_NOT_SAID = defect("out-of-bounds", CTA1="k.tcgen05.commit(b, multicast=3 >>")
+_WAITS = 'k.mbarrier.wait(b, 0, scope="cluster")'
+
+
+@row("LG19-one", completes({"out": [1, 1]}), ctas=1)
+@row("LG19", practice=completes({"out": [1, 1]}), ptx=fails(_NOT_SAID), ctas=2)
+@row(
+    "LG19-counted",
+    practice=fails(defect("deadlock", CTA0=_WAITS, CTA1=_WAITS)),
+    ptx=fails(_NOT_SAID),
+    ctas=2, count=2,
+)  # fmt: skip
+def commit_to_no_cta(k: Builder, *, ctas: int, count: int = 1) -> None:
+    """In the second CTA of the pair the mask is 0, as in kernels of cuTile (U9)."""
+    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
+    b, out = k.mbarriers("b"), k.tensor("out", s32, (2,))
+    begin(k, (b, count))
+    k.cluster.sync()
+    for rank in range(ctas):
+        with cta(k, rank), k.elected():
+            k.tcgen05.commit(b, multicast=3 >> 16 * k.cluster_rank, cta_group=2)
+    for rank in range(2):
+        with cta(k, rank):
+            k.mbarrier.wait(b, 0, scope="cluster")
+            with k.elected():
+                k.mem.store(out[rank], 1)
+    k.cluster.sync()
 
 
 @row("LB15", completes(), share=2)

@@ -46,6 +46,7 @@ SWITCHES: Mapping[str, str] = {
     "H24": "a copy overwrites the word of tcgen05.alloc without a proxy fence",
     "U1": "an arrival although no wait has seen the phase before it complete",
     "U4": "an mbarrier synchronises CTAs of a cluster with scope .cta",
+    "U9": "tcgen05.commit with a multicast mask of 0 signals no mbarrier",
     "U12": "a copy overwrites what ordinary loads have read, without a proxy fence",
     "U14": "data of cp.async is read through the async proxy without a proxy fence",
     "U16": "an .aligned instruction is executed together by warps at different places",

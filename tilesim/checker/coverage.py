@@ -188,7 +188,7 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "named-barrier": ("E6",),
     "race": ("H23", "U4", "H3", "E12"),
     "deadlock": ("G9", "E12"),
-    "out-of-bounds": ("U21", "B14"),
+    "out-of-bounds": ("U21", "U9", "B14"),
     "barrier-lifetime": ("A6", "A8"),
 }
 #: where not all runs are known that may have used one

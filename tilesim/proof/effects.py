@@ -1377,7 +1377,7 @@ def _arrives(x: Execution, e: fx.Arrives) -> None:
         for lane in group:
             arrives_at_all(n := counts[lane])
             if e.asynchronous:
-                for to in _multicast(x, e.multicast, at, lane):
+                for to in _signalled(x, e.multicast, at, lane):
                     _arrives_later(x, e, lane, to, n)
                 continue
             here = m.mbarriers.get(at)
@@ -1428,6 +1428,13 @@ def _ends_with(learners: Sequence[Knowledge], fact: int, some: Sequence[Issued],
 
 def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Sequence[MbarrierAt]:
     return [at] if mask is None else [(c, at[1]) for c in _ctas(x, mask, lane)]
+
+
+@rule("U9-commit", "in practice, a commit with a multicast mask of 0 signals no mbarrier")
+def _signalled(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Sequence[MbarrierAt]:
+    if mask is not None and not x.machine.ptx and x.each(mask, "a mask")[lane] == 0:
+        return []
+    return _multicast(x, mask, at, lane)
 
 
 @rule("U9", "a multicast mask names CTAs of the cluster, at least one")

@@ -776,7 +776,11 @@ def _publish_order(w: Warp) -> None:
 
 @operation(with_effect(fx.Commits, group="tcgen05"))
 def _commit(c: Operands, op: Op, effects: Effects) -> Step:
-    """An arrival when what the thread has issued is complete, which implies the fence before."""
+    """An arrival when what the thread has issued is complete, which implies the fence before.
+
+    In practice a mask of 0 signals no mbarrier (U9): cuTile's CTA pairs shift the mask of the pair
+    by the rank, so that only the first CTA arrives on barriers which count one commit of the two.
+    """
     match effects:
         case (fx.Commits(), fx.Arrives(asynchronous=True, mbar=tracked, multicast=ctas)):
             mbar, mask = c.mbar(tracked), None if ctas is None else c.expr(ctas)
@@ -786,6 +790,10 @@ def _commit(c: Operands, op: Op, effects: Effects) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         chosen = None if mask is None else uniform(mask(w), w)
+        w.effects += 1
+        if chosen == 0 and w.machine.accepts("U9", op):
+            w.advance()
+            return
         places = destinations(w, op, w.machine.ctas[barrier.cta.index], barrier, chosen)
         group = w.groups["tcgen05"]
         issuer, _ = issuer_of(w)
@@ -802,7 +810,6 @@ def _commit(c: Operands, op: Op, effects: Effects) -> Step:
                 require_live(arrived, w, op)
                 _signal(w, op, cta, arrived, tracked, issued)
         w.advance()
-        w.effects += 1
 
     return each_lane(step, signals=True)
 
