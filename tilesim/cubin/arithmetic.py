@@ -134,6 +134,20 @@ _NUMBERS: Mapping[str, Callable[[tuple[int, ...], Term], int]] = {
     "compare": lambda v, t: _compared(t.name, v[0], v[1]),
     "compare_signed": lambda v, t: _compared(t.name, signed(v[0]), signed(v[1])),
     "nonzero": lambda v, _: v[0] != 0,
+    # whether a sum has at least so many carries
+    "carry": lambda v, t: sum(v) >> 32 >= t.number,
+    # a comparison of high words; where they are equal, the third is that of the low words
+    "compare_high": lambda v, t: v[2] if v[0] == v[1] else _compared(t.name, v[0], v[1]),
+    "compare_high_signed": lambda v, t: (
+        v[2] if v[0] == v[1] else _compared(t.name, signed(v[0]), signed(v[1]))
+    ),
+    # words of the pair (low, high), shifted
+    "pair_left_high": lambda v, _: (v[2] << 32 | v[0]) << min(v[1], 64) >> 32,
+    "pair_right_low": lambda v, _: (v[2] << 32 | v[0]) >> min(v[1], 64),
+    "pair_right_low_signed": lambda v, _: (signed(v[2]) << 32 | v[0]) >> min(v[1], 63),
+    "count": lambda v, _: v[0].bit_count(),
+    "reverse": lambda v, _: int(f"{v[0]:032b}"[::-1], 2),
+    "highest": lambda v, _: v[0].bit_length() - 1,
 }
 
 
@@ -267,7 +281,13 @@ def bits(term: Term, values: Mapping[str, Bits]) -> Bits:
             not of[2].most and not of[3].most and a.zeros >> 31 and of[1].zeros >> 31
         ):
             return below((a.most * of[1].most >> 32) + 1)
-        case "compare" | "compare_signed" | "nonzero":
+        case (
+            "carry"
+            | "nonzero"
+            | "compare"
+            | "compare_signed"
+            | ("compare_high" | "compare_high_signed")
+        ):
             return BOOLEAN
     return ANY
 
@@ -392,21 +412,50 @@ def _load_constant(modifiers: Modifiers, operands: tuple[str, ...], register: st
     return read(f"c[{one.bank:#x}][{one.offset + 4 * shift:#x}]")
 
 
+def _carries(parts: list[Term], written: list[str], register: str) -> Term | None:
+    """The predicate behind the register that is written: the first and the second carry."""
+    flat = [one for part in parts for one in (part.of if part.op == "add" else (part,))]
+    carries = written[written.index(_register_of(written)) + 1 :]
+    return Term("carry", tuple(flat), 1 + carries.index(register)) if register in carries else None
+
+
 def _add(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    written, values, _ = _parts(operands)
-    found = _sources(values)
-    if found is None or _register_of(written) != register:
+    written, values, predicates = _parts(operands)
+    found = _sources([*values, *predicates] if "X" in modifiers else values)
+    if found is None or len(found) < 2 or (predicates and "X" not in modifiers):
         return None
-    return _sum_of(*found) if len(found) > 1 else None
+    if _register_of(written) == register:
+        return _sum_of(*found)
+    if "64" not in modifiers:
+        return _carries(found, written, register)
+    high = _sources([_high_word(text) for text in values])
+    signs = any(text.startswith("-") for text in values)
+    if high is None or signs or register != _high_word(_register_of(written)):
+        return None
+    return _sum_of(*high, *(Term("carry", tuple(found), count) for count in (1, 2)))
+
+
+def _high_word(text: str) -> str:
+    """The second register of a pair; of a small number 0; what is not known of others."""
+    one = parse(text)
+    if isinstance(one, Register) and one.name in ("RZ", "URZ"):
+        return one.name
+    if isinstance(one, Register) and not one.sign and not one.part:
+        return following(one.name, 2)[1]
+    if isinstance(one, Immediate) and one.value is not None and not one.value >> 31:
+        return "RZ"
+    return "?"
 
 
 def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    written, values, _ = _parts(operands)
+    written, values, predicates = _parts(operands)
     found = _sources(values)
     first = _register_of(written)
     if found is None or len(found) != 3:
         return None
     a, b, c = found
+    if modifiers & {"HI", "WIDE"} and "X" in modifiers:
+        return None
     if modifiers & {"HI", "WIDE"}:
         high = constant(0)
         pair = parse(values[2])
@@ -418,23 +467,33 @@ def _multiply(modifiers: Modifiers, operands: tuple[str, ...], register: str) ->
             return None
         if register == first if "HI" in modifiers else register in following(first, 2)[1:]:
             return Term("high" if "U32" in modifiers else "high_signed", (a, b, c, high))
-    if register != first:
+    if register != first or "HI" in modifiers:
         return None
-    return _sum_of(_product_of(a, b), c)
+    carry = _sources(predicates) if "X" in modifiers else []
+    return None if carry is None else _sum_of(_product_of(a, b), c, *carry)
 
 
 def _load_effective(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    written, values, _ = _parts(operands)
-    found = _sources(values)
-    if found is None or _register_of(written) != register:
+    written, values, predicates = _parts(operands)
+    found, carry = _sources(values), _sources(predicates)
+    if found is None or carry is None or len(found) < 3 or found[-1].op != "constant":
+        return None
+    if ("X" in modifiers) != bool(carry):
         return None
     if "HI" in modifiers:  # the high half of the pair (c, a), shifted
-        if len(found) != 4 or found[3].op != "constant" or found[2] != constant(0):
+        if "SX32" in modifiers:
+            found = [*found[:2], Term("sar", (found[0], constant(31))), found[-1]]
+        if len(found) != 4 or _register_of(written) != register:
             return None
-        return _sum_of(Term("shr", (found[0], constant(32 - found[3].number))), found[1])
-    if len(found) < 3 or found[-1].op != "constant":
-        return None
-    return _sum_of(Term("shl", (found[0], found[-1])), found[1])
+        if found[2] == constant(0):
+            shifted = Term("shr", (found[0], constant(32 - found[3].number)))
+        else:
+            shifted = Term("pair_left_high", (found[0], found[3], found[2]))
+        return _sum_of(shifted, found[1], *carry)
+    parts = [Term("shl", (found[0], found[-1])), found[1]]
+    if _register_of(written) != register:
+        return None if carry else _carries(parts, written, register)
+    return _sum_of(*parts, *carry)
 
 
 def _funnel(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
@@ -452,6 +511,12 @@ def _funnel(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> T
         return Term("sar" if modifiers & {"S32", "S64"} else "shr", (high, by))
     if "R" in modifiers and "U32" in modifiers and high == constant(0):
         return Term("shr", (low, by))
+    if modifiers >= {"L", "HI"} and modifiers & {"U32", "U64"}:
+        return Term("pair_left_high", (low, by, high))
+    if modifiers >= {"R", "U64"}:
+        return Term("pair_right_low", (low, by, high))
+    if modifiers >= {"R", "S64"}:
+        return Term("pair_right_low_signed", (low, by, high))
     return None
 
 
@@ -469,10 +534,10 @@ def _logic(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Te
 
 
 def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
-    """``PLOP3.LUT P, Q, a, b, c, for P, for Q``; of P."""
-    if len(operands) != 7 or register != operands[0]:
+    """``PLOP3.LUT P, Q, a, b, c, for P, for Q``."""
+    if len(operands) != 7 or register not in operands[:2]:
         return None
-    found = _sources(list(operands[2:6]))
+    found = _sources([*operands[2:5], operands[5 if register == operands[0] else 6]])
     if found is None or found[3].op != "constant":
         return None
     # the bits above the first one are cut
@@ -482,13 +547,24 @@ def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
 
 def _compare(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     how, joins = modifiers & _COMPARISONS, modifiers & _JOINS.keys()
-    if len(operands) != 5 or len(how) != 1 or len(joins) != 1:
+    if len(operands) != 5 + ("EX" in modifiers) or len(how) != 1 or len(joins) != 1:
         return None
     found = _sources(list(operands[2:]))
-    if found is None or register != operands[0]:
+    if found is None or register not in operands[:2]:
         return None
-    kind = "compare" if "U32" in modifiers else "compare_signed"
-    result = Term(kind, tuple(found[:2]), name=how.pop())
+    sign, name = "" if modifiers & {"U32", "U64"} else "_signed", how.pop()
+    if "EX" in modifiers:
+        result = Term(f"compare_high{sign}", (found[0], found[1], found[3]), name=name)
+    elif modifiers & {"U64", "S64"}:
+        high = _sources([_high_word(text) for text in operands[2:4]])
+        if high is None:
+            return None
+        low = Term("compare", tuple(found[:2]), name=name)
+        result = Term(f"compare_high{sign}", (*high, low), name=name)
+    else:
+        result = Term(f"compare{sign}", tuple(found[:2]), name=name)
+    if register != operands[0]:
+        result = negated(result)
     return Term("lut", (result, found[2], constant(0)), _JOINS[joins.pop()])
 
 
@@ -545,6 +621,18 @@ def _halves(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> T
     return None if high is None or low is None else constant(high << 16 | low)
 
 
+def _counted(op: str) -> Callable[[Modifiers, tuple[str, ...], str], Term | None]:
+    """The rule of an opcode that counts the bits of one value, or turns them round."""
+
+    def rule(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+        found = source(operands[-1])
+        if operands[0] != register or len(operands) != 2 or found is None:
+            return None
+        return Term(op, (found,))
+
+    return rule
+
+
 def _to_uniform(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     """The value of a lane; of the one that is looked at, as PTX has no registers of warps."""
     return source(operands[-1]) if register in operands and "P" not in register else None
@@ -568,14 +656,18 @@ _RULES: Mapping[
     "LDC": (_load_constant, _SIZES),
     "ULDC": (_load_constant, _SIZES),
     "LDCU": (_load_constant, _SIZES),
-    "IADD3": (_add, frozenset({"64"})),
+    "IADD": (_add, frozenset({"64"})),
+    "IADD3": (_add, frozenset({"64", "X"})),
     "VIADD": (_add, _NONE),
-    "IMAD": (_multiply, _SIGNS | {"HI", "WIDE", "MOV", "SHL", "IADD"}),
-    "LEA": (_load_effective, frozenset({"HI"})),
+    "IMAD": (_multiply, _SIGNS | {"HI", "WIDE", "MOV", "SHL", "IADD", "X"}),
+    "LEA": (_load_effective, frozenset({"HI", "X", "SX32"})),
     "SHF": (_funnel, _SIGNS | {"L", "R", "W", "U64", "S64", "HI"}),
     "LOP3": (_logic, frozenset({"LUT", "PAND"})),
     "PLOP3": (_predicates, frozenset({"LUT"})),
-    "ISETP": (_compare, _SIGNS | _COMPARISONS | _JOINS.keys()),
+    "ISETP": (_compare, _SIGNS | {"U64", "S64", "EX"} | _COMPARISONS | _JOINS.keys()),
+    "POPC": (_counted("count"), _NONE),
+    "BREV": (_counted("reverse"), _NONE),
+    "FLO": (_counted("highest"), frozenset({"U32"})),
     "SEL": (_select, _NONE),
     "VIMNMX": (_least, _SIGNS),
     "VIADDMNMX": (_add_least, _SIGNS),
@@ -588,6 +680,6 @@ _RULES: Mapping[
 _UNIFORM = frozenset(
     {
         "UMOV", "UIADD3", "UVIADD", "UIMAD", "ULEA", "USHF", "ULOP3", "UPLOP3", "UISETP", "USEL",
-        "UVIMNMX", "UPRMT", "UIABS",
+        "UVIMNMX", "UPRMT", "UIABS", "UPOPC", "UBREV", "UFLO",
     }
 )  # fmt: skip

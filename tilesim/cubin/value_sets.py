@@ -318,7 +318,11 @@ class ValueSets:
                 if term.op == "read":
                     plan = self._plans[self._copied(plan.sources[term.name])]
                     term = plan.term
-            if term is None or not term.op.startswith("compare") or term.of[0].op != "read":
+            if (
+                term is None
+                or term.op not in ("compare", "compare_signed")
+                or term.of[0].op != "read"
+            ):
                 continue
             limit = self._only(term.of[1], plan)
             if limit is None or self._copied(plan.sources[term.of[0].name]) != whole:
