@@ -131,10 +131,12 @@ def found(file: str) -> str:
 @lru_cache(maxsize=64)
 def _lines(path: str, _changed: int, _size: int) -> tuple[str, ...]:
     try:
-        text = read_regular(path, MAX_SOURCE).decode(errors="replace")
+        data = read_regular(path, MAX_SOURCE)
     except OSError:
         return ()
-    return tuple(_NEWLINE.split(text))
+    if b"\0" in data:
+        return ()  # machine code has no lines
+    return tuple(_NEWLINE.split(data.decode(errors="replace")))
 
 
 def _is_shown(real: str) -> bool:

@@ -1,14 +1,20 @@
-"""CUDA source and programs are no targets: which commands check them is said."""
+"""Programs, libraries, fatbins and cubins as targets; which commands check CUDA source is said."""
 
 from __future__ import annotations
 
+import json
+import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.capture.test_fatbin import entry, fatbin, program
+from tests.cubin.compiled import image
 
 from .conftest import Invoke, Write
+from .test_ptx import LAUNCH
+from .test_ptx import PTX as WAITS
 
 NVCC = "nvcc -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]' -lineinfo"
 CAPTURE = ["  tilesim capture -o captured -- ./prog", "  tilesim check captured"]
@@ -45,7 +51,7 @@ def test_a_source_without_main(write: Write, tilesim_cli: Invoke) -> None:
     [
         (f"{PTX}.loc 1 1 1\n", "prog is a program: record what it launches", False),
         (PTX, "compiled without -lineinfo, so that reports name lines of PTX only", False),
-        ("", "prog is a program without kernels in PTX", True),
+        ("", "prog is a program without kernels", True),
     ],
 )
 def test_a_program(ptx: str, says: str, compiles: bool, write: Write, tilesim_cli: Invoke) -> None:
@@ -63,13 +69,148 @@ def test_a_library_machine_code_and_what_is_damaged(write: Write, tilesim_cli: I
     assert "a program launches that loads it" in first
     assert command == "  tilesim capture -o captured -- PROGRAM"
     Path("k.cubin").write_bytes(b"\x7fELF".ljust(18, b"\0") + (190).to_bytes(2, "little"))
-    assert said(tilesim_cli, "k.cubin")[0] == "k.cubin is machine code, and PTX is checked:"
+    assert said(tilesim_cli, "k.cubin") == ["k.cubin: this is no cubin (no ELF file)"]
     Path("cut").write_bytes(program((64, fatbin(entry(b"abc", 1 << 13, 9)))))
     (line,) = said(tilesim_cli, "./cut")
-    assert line.startswith("cut is a program whose PTX cannot be read: ")
+    assert line == "cut: a compressed entry is damaged"
 
 
 def test_a_report_keeps_the_commands_whole(write: Write, tilesim_cli: Invoke) -> None:
     write("prog.cu", "int main() {}\n")
     lines = tilesim_cli("check", "prog.cu").stdout.splitlines()
     assert f"    {NVCC} prog.cu -o prog" in lines
+
+
+ARRIVES = WAITS.replace("ARRIVE", "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
+HANGS = WAITS.replace("ARRIVE", "")
+#: a kernel that waits for an arrival on an mbarrier, which is made if ARRIVES is defined
+SOURCE = """
+__device__ unsigned at(void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+extern "C" __global__ void __launch_bounds__(64) k(int *out) {
+    __shared__ unsigned long long full;
+    if (threadIdx.x == 0)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at(&full)) : "memory");
+    __syncthreads();
+#ifdef ARRIVES
+    if (threadIdx.x == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(&full)) : "memory");
+#endif
+    asm volatile("{ .reg .pred p;"
+                 "L: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra L; }"
+                 :: "r"(at(&full)) : "memory");
+    out[threadIdx.x] = 1;
+}
+"""
+CUBIN_LAUNCH = {
+    "schema": "tilesim.launch/1", "entry": "k", "grid": [1], "block": [64],
+    "params": [{"kind": "pointer", "name": "out", "bytes": 256}],
+}  # fmt: skip
+
+
+def put(name: str, data: bytes, launch: Mapping[str, object] | None = LAUNCH) -> None:
+    Path(name).write_bytes(data)
+    if launch is not None:
+        Path(name).with_suffix(".json").write_text(json.dumps(launch))
+
+
+@pytest.mark.parametrize("name", ["prog", "lib.so", "lib.so.2", "k.fatbin"])
+def test_a_file_with_ptx_is_checked_as_the_ptx(
+    name: str, write: Write, tilesim_cli: Invoke
+) -> None:
+    write("x", "")
+    for ptx, code, verdict in ((ARRIVES, 0, "PROVED"), (HANGS, 1, "FAILED")):
+        data = fatbin(entry(ptx.encode()))
+        put(name, data if name == "k.fatbin" else program((64, data)))
+        result = tilesim_cli("check", f"./{name}")
+        assert (result.exit_code, result.output.split()[:2]) == (code, [verdict, f"{name}::k"])
+    assert f"{name}.1.sm_90a.ptx:13" in result.output
+    assert "L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;" in result.output
+
+
+def test_of_several_targets_the_one_that_a_gpu_loads_is_checked_and_said(
+    write: Write, tilesim_cli: Invoke
+) -> None:
+    write("x", "")
+    blackwell = HANGS.replace("sm_90a", "sm_100a")
+    put("prog", program((64, fatbin(entry(blackwell.encode()), entry(ARRIVES.encode())))))
+    result = tilesim_cli("check", "./prog")
+    assert result.exit_code == 0
+    said = " ".join(result.output.split())
+    assert "the PTX is that for sm_90a, which an H200 loads; it is also there for sm_100a" in said
+    result = tilesim_cli("check", "prog::k[arch=sm_100a]")
+    assert result.exit_code == 1
+    assert result.output.startswith("FAILED prog::k[arch=sm_100a]  (deadlock)")
+    result = tilesim_cli("check", "prog::k[arch=sm_80]")
+    assert result.exit_code == 2
+    assert "the PTX of k is for sm_100a, sm_90a, and none of it runs on sm_80" in result.output
+
+
+def test_a_cubin_with_lines_has_its_ptx_and_its_source(write: Write, tilesim_cli: Invoke) -> None:
+    write("k.cu", SOURCE)
+    put("right.cubin", image(f"#define ARRIVES\n{SOURCE}").data, CUBIN_LAUNCH)
+    put("k.cubin", image(SOURCE).data, CUBIN_LAUNCH)
+    assert tilesim_cli("check", "right.cubin").output.startswith("PROVED right.cubin::k")
+    result = tilesim_cli("check", "k.cubin")
+    assert result.exit_code == 1
+    assert "k.cu:12" in result.output
+    assert "k.cubin.ptx:" in result.output
+    template = json.loads(tilesim_cli("launch-template", "k.cubin").output)
+    assert (template["entry"], template["block"]) == ("k", ["FILL_IN"])
+    put("k.cubin", image(SOURCE).data, {**CUBIN_LAUNCH, "block": [128]})
+    result = tilesim_cli("check", "k.cubin")
+    assert result.exit_code == 2
+    assert "maxntid" in result.output
+
+
+def test_a_kernel_without_ptx_is_unsupported_with_what_is_known_of_it(
+    write: Write, tilesim_cli: Invoke
+) -> None:
+    write("x", "")
+    put("k.cubin", image(SOURCE, lines=False).data, None)
+    result = tilesim_cli("check", "k.cubin::k")
+    assert result.exit_code == 3
+    said = " ".join(result.output.split())
+    assert said.startswith("UNSUPPORTED k.cubin::k (unsupported)")
+    assert (
+        "there is no PTX of k, and of machine code alone nothing is proved; it has code for "
+        "sm_90a, 1 parameter of 8 bytes, blocks of at most 64x1x1 threads" in said
+    )
+    assert "8 bytes of static shared memory" in said
+    assert "compile with -lineinfo" in said
+    assert "\\x" not in result.output  # no line of a binary file is shown
+    result = tilesim_cli("check", "k.cubin::other")
+    assert result.exit_code == 2
+    assert "k.cubin has no kernel other; it has k" in result.output
+    assert tilesim_cli("show", "--mir", "k.cubin").exit_code == 2
+
+
+def test_a_folder_has_cubins_but_not_those_beside_their_ptx(
+    write: Write, tilesim_cli: Invoke
+) -> None:
+    write("x", "")
+    Path("f").mkdir()
+    put("f/a.cubin", image(f"#define ARRIVES\n{SOURCE}").data, CUBIN_LAUNCH)
+    put("f/b.ptx", ARRIVES.encode())
+    Path("f/b.cubin").write_bytes(b"the machine code of b.ptx")
+    result = tilesim_cli("check", "f")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "2 kernels: 2 proved"
+    assert "f/a.cubin::k" in result.output
+
+
+def test_damaged_files_are_one_line(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    rng = random.Random(0)
+    whole = {
+        "k.cubin": image(SOURCE).data, "k.fatbin": fatbin(entry(ARRIVES.encode())),
+        "prog": program((64, fatbin(entry(ARRIVES.encode())))),
+    }  # fmt: skip
+    for number in range(60):
+        name = rng.choice([*whole])
+        data = bytearray(whole[name])
+        for _ in range(rng.randrange(1, 40)):
+            data[rng.randrange(4, len(data))] = rng.randrange(256)
+        put(name, bytes(data[: rng.randrange(20, len(data) + 1)]), CUBIN_LAUNCH)
+        result = tilesim_cli("check", f"./{name}")
+        assert result.exit_code in (0, 1, 2, 3), (number, name, result.output)
+        assert "Traceback" not in result.output

@@ -19,7 +19,7 @@ strategies > kernels fuzz
 triton tilelang tilus cute cutile > recording > report capture
 gpu > conform > autopsy | predict | export
 checker > repair > mistakes | loader | translation
-sim.schedulers > sim.affine > sim.observers
+sim.schedulers > sim.affine > sim.observers | autopsy.ptx_lines
 sim.machine | ptx | gpu.emit | cubin
 lib mark > dsl | transforms
 ir.verify > ir.checks ir.text > analysis | findings | proof
@@ -91,6 +91,10 @@ parallel: multiprocessing multiprocessing.connection
 checker.verdict: .parallel
 # what only a mistake needs
 loader: .loader.programs
+# most targets are no machine code
+loader: .loader.machine_code
+cli.launch_template: .loader.machine_code
+loader.machine_code: .autopsy.ptx_lines .cubin.disassembly
 # what only PTX with lines of a source needs
 sim.machine.execute.mbarrier: .findings.barrier_names
 # most checks make no certificate

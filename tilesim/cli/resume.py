@@ -16,7 +16,6 @@ from tilesim.findings.finding import Finding
 from tilesim.formats import read_object, require
 from tilesim.ir.program import Verdict
 from tilesim.loader import Target
-from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps
 from tilesim.version import __version__
 
@@ -113,7 +112,7 @@ def digest(target: Target, settings: str) -> str:
         return ""
     from hashlib import sha256  # loads OpenSSL
 
-    parts = (__version__, settings, dumps(target.ptx.launch), read_file(Path(target.ptx.place)))
+    parts = (__version__, settings, dumps(target.ptx.launch), target.ptx.text())
     return sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -106,6 +106,11 @@ def cubins_of_program(data: bytes) -> Iterator[bytes]:
     yield from _entries(_fatbins(data), _CUBIN)
 
 
+def cubins(data: bytes) -> Iterator[bytes]:
+    """The machine code in a fatbin, decompressed; raises like `texts`."""
+    yield from _entries((data,), _CUBIN)
+
+
 def _text(body: bytes) -> str:
     return body.partition(b"\0")[0].decode(errors="replace")
 

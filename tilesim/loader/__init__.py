@@ -1,5 +1,5 @@
 """Loading kernels: ``file.py::kernel[stages=2]``, ``package.module``, ``file.tile``, ``file.mir``,
-``file.ptx``.
+``file.ptx``, and programs, libraries and cubins with PTX in them.
 
 `load` only finds the kernels; `Target.form` makes the program, so that one kernel that cannot be
 built does not hide the others. What a user's file prints while it is loaded goes to stderr. Of a
@@ -13,18 +13,24 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilesim.errors import NoKernelError, TargetError, UsageError
 from tilesim.files import show_below, show_file
+from tilesim.loader.code_kind import ENDINGS, kind_of
 from tilesim.loader.names import split
+from tilesim.loader.ptx import DESCRIPTION, PtxKernel, described
 from tilesim.loader.ptx import SUFFIX as PTX
-from tilesim.loader.ptx import described
 from tilesim.loader.python import load_file, load_module
 from tilesim.loader.stdin import STDIN, load_stdin
 from tilesim.loader.target import Target
 from tilesim.loader.text import MIR, TILE, read_file, read_mir, read_tile
-from tilesim.records import dataclass, field
+from tilesim.ptx.demangle import readable, shown
+from tilesim.records import dataclass, field, replace
 from tilesim.wording import did_you_mean
+
+if TYPE_CHECKING:  # most targets are no machine code
+    from tilesim.loader.machine_code import MachineCode
 
 __all__ = [
     "STDIN", "Given", "Target", "files", "imports_tilesim", "is_code", "is_ptx", "load",
@@ -34,12 +40,14 @@ __all__ = [
 _SUFFIXES = (".py", TILE, MIR, PTX)
 #: folders of packages
 _INSTALLED = ("site-packages", "node_modules", "__pycache__")
+#: kernels without PTX that are targets one by one
+MOST_CLOSED = 64
 #: how a file begins that may define kernels; what it imports of these packages is for scripts that
 #: launch kernels of other compilers: `tilesim capture` runs them
 _SCRIPTS = "capture|cute|tilelang|tilus|triton"
 _IMPORTS = re.compile(rf"^\s*(?:import|from) tilesim\b(?!\.(?:{_SCRIPTS})\b)", re.MULTILINE)
 #: what of a folder is read; Python files would have to be run
-_IN_FOLDERS = (TILE, MIR, PTX)
+_IN_FOLDERS = (TILE, MIR, PTX, *ENDINGS)
 #: modules of the gallery
 _GALLERY = re.compile(r"tilesim\.kernels(\.\w+)*", re.ASCII)
 
@@ -74,7 +82,8 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     found = sorted(
         str(p)
         for p in inside
-        if p.suffix in _IN_FOLDERS or (python and p.suffix == ".py" and _uses_tilesim(p, text))
+        if (p.suffix in _IN_FOLDERS and not _is_beside_ptx(p))
+        or (python and p.suffix == ".py" and _uses_tilesim(p, text))
     )
     if not found:
         hint = ""
@@ -82,9 +91,14 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
             here = text.rstrip(os.sep)
             hint = (f"; Python files are run only if they are named: {here}/*.py, or with --python "
                     "if they import tilesim to define kernels")  # fmt: skip
-        kinds = f"{', '.join(_IN_FOLDERS[:-1])} or {PTX}"
+        kinds = f"{', '.join(_IN_FOLDERS[:-1])} or {_IN_FOLDERS[-1]}"
         raise TargetError(f"{text} is a folder without {kinds} files{hint}")
     return tuple(found)
+
+
+def _is_beside_ptx(path: Path) -> bool:
+    """Whether a file is the machine code of a PTX file beside it, as Triton's cache has both."""
+    return path.suffix in ENDINGS and path.with_suffix(PTX).exists()
 
 
 def _uses_tilesim(path: Path, folder: str) -> bool:
@@ -126,8 +140,9 @@ def runs_only_tilesim(text: str) -> bool:
 
 
 def is_ptx(text: str) -> bool:
-    """Whether ``text`` names a PTX file, or a kernel in one."""
-    return Path(split(text)[0]).suffix == PTX
+    """Whether ``text`` names a PTX file or a file of machine code, or a kernel in one."""
+    place = split(text)[0]
+    return Path(place).suffix == PTX or kind_of(place) is not None
 
 
 def load(text: str, given: Given | Mapping[str, str] | None = None) -> tuple[Target, ...]:
@@ -172,6 +187,8 @@ def _load(text: str, said: Given) -> tuple[Target, ...]:
     path = _existing(place)
     if path.is_dir():
         return tuple(target for file in files(place) for target in _load(file, said))
+    if path.suffix not in _SUFFIXES:
+        return _load_code(path, place, name, bracketed, said)
     if path.suffix == PTX:
         return _load_ptx(path, place, name, bracketed, said)
     _only_ptx(text, said)
@@ -203,15 +220,81 @@ def _load_ptx(
     """The kernels of a PTX file, one per launch."""
     values = {**bracketed, **said.params}
     number = values.pop("launch", None)
+    kernels = described(path, said.launches, _entry(place, name, said), number)
+    return tuple(_passing(place, label, kernel, values) for label, kernel in kernels)
+
+
+def _load_code(
+    path: Path, place: str, name: str, bracketed: Mapping[str, str], said: Given
+) -> tuple[Target, ...]:
+    """The kernels of a file of machine code: one per launch, or without PTX one each."""
+    from tilesim.loader.machine_code import read  # what only machine code needs
+
+    code = read(path)
+    values = {**bracketed, **said.params}
+    number = values.pop("launch", None)
+    arch = bracketed.get("arch")
+    if arch is not None:
+        values.pop("arch")
+    entry = _entry(place, name, said)
+    if not said.launches and not path.with_suffix(DESCRIPTION).exists():
+        return _not_described(code, place, entry)
+    found: list[Target] = []
+    for label, kernel in described(path, said.launches, entry, number):
+        wanted = kernel.launch.entry
+        embedded = code.ptx(wanted, arch)
+        if embedded is None:
+            found += _closed(code, place, wanted)
+            continue
+        label = label if arch is None else _with(label, {"arch": arch})
+        found.append(_passing(place, label, kernel.inside(code, embedded), values))
+    return tuple(found)
+
+
+def _not_described(code: MachineCode, place: str, entry: str | None) -> tuple[Target, ...]:
+    """The kernels of a file of which no launch is described: without PTX they need none."""
+    open_ = [name for name in code.with_ptx if entry in (None, name, readable(name))]
+    if open_:
+        from tilesim.loader.programs import without_launch  # what only a mistake needs
+
+        raise TargetError(without_launch(code))
+    return _closed(code, place, entry)
+
+
+def _closed(code: MachineCode, place: str, entry: str | None) -> tuple[Target, ...]:
+    """The kernels without PTX; of more than can be read they are only counted.
+
+    Raises:
+        NoKernelError: there is none, or none of this name.
+    """
+    found = [*code.closed(entry)]
+    if not found:
+        if not code.kernels:
+            from tilesim.loader.programs import without_kernels  # what only a mistake needs
+
+            raise NoKernelError(without_kernels(code))
+        has = ", ".join(shown(code.kernels).values())
+        hint = did_you_mean(entry or "", code.kernels)
+        raise NoKernelError(f"{place} has no kernel {entry}{hint}; it has {has}")
+    names = shown(one.name for one in found)
+    targets = tuple(Target(f"{place}::{names[one.name]}", place, closed=one) for one in found)
+    if len(targets) <= MOST_CLOSED:
+        return targets
+    return (Target(place, place, closed=replace(found[0], others=len(found) - 1)),)
+
+
+def _entry(place: str, name: str, said: Given) -> str | None:
+    """The kernel that is asked for; None: all of them."""
     if name and said.entry not in (None, name):
         raise UsageError(f"{place}::{name} is not the entry {said.entry}")
-    kernels = described(path, said.launches, name or said.entry, number)
+    return name or said.entry
+
+
+def _passing(place: str, label: str, kernel: PtxKernel, values: Mapping[str, str]) -> Target:
+    """A kernel of PTX with other numbers passed by value."""
     if values:
-        kernels = [
-            (_with(label, kernel.named(values)), kernel.passing(values))
-            for label, kernel in kernels
-        ]
-    return tuple(Target(label, place, ptx=kernel) for label, kernel in kernels)
+        label, kernel = _with(label, kernel.named(values)), kernel.passing(values)
+    return Target(label, place, ptx=kernel)
 
 
 def _with(label: str, values: Mapping[str, str]) -> str:
@@ -230,21 +313,23 @@ def _is_file(place: str) -> bool:
     """Nothing is a file of which the system refuses the name (`os.path` says so, `Path` raises)."""
     if place.isidentifier() and os.path.exists(os.path.join(place, "__init__.py")):
         return False
-    return place.endswith(_SUFFIXES) or os.sep in place or os.path.exists(place)
+    known = (*_SUFFIXES, *ENDINGS)
+    return place.endswith(known) or os.sep in place or os.path.exists(place)
 
 
 def _existing(place: str) -> Path:
     path = Path(place)
     if not os.path.exists(place):
         names = os.listdir(path.parent) if os.path.isdir(path.parent) else []
-        beside = [name for name in names if Path(name).suffix in _SUFFIXES]
+        endings = (*_SUFFIXES, *ENDINGS)
+        beside = [name for name in names if Path(name).suffix in endings]
         raise TargetError(f"{place}: no such file{did_you_mean(path.name, beside)}")
-    if not path.is_dir() and path.suffix not in _SUFFIXES:
+    if not path.is_dir() and path.suffix not in _SUFFIXES and kind_of(path) is None:
         from tilesim.loader.programs import advice  # what only a mistake needs
 
         known = advice(path)
         if known is not None:
             raise TargetError(known)
-        raise TargetError(f"{place} is no {', '.join(_SUFFIXES[:-1])} or {PTX} file")
+        raise TargetError(f"{place} is no {', '.join(_SUFFIXES)} file, and no program or cubin")
     show_file(path)
     return path

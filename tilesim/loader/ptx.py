@@ -1,4 +1,4 @@
-"""Kernels in PTX files, each with the description of a launch."""
+"""Kernels in PTX, each with the description of a launch: in files, and in files of machine code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesim.arith.floats import FLOATS
 from tilesim.arith.types import WIDTH
@@ -21,6 +21,9 @@ from tilesim.ptx.syntax import Function, LaunchError, Module
 from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
 
+if TYPE_CHECKING:  # most targets are no machine code
+    from tilesim.loader.machine_code import EmbeddedPtx, MachineCode
+
 SUFFIX = ".ptx"
 DESCRIPTION = ".json"
 
@@ -28,16 +31,47 @@ DESCRIPTION = ".json"
 @dataclass(frozen=True)
 class PtxKernel:
     """An entry of a PTX file with one launch, which the file ``source`` describes; the PTX is read
-    when the program is needed."""
+    when the program is needed. ``embedded``: the text, if it stands in a file of machine code."""
 
     place: str
     launch: Launch
     source: str
+    embedded: EmbeddedPtx | None = None
 
     @property
     def target(self) -> str:
         """What the module was compiled for, such as sm_90a; raises like `mir`."""
-        return module(self.place).target
+        return self.module().target
+
+    @property
+    def file(self) -> str:
+        """What reports call the text."""
+        return self.place if self.embedded is None else self.embedded.file
+
+    def text(self) -> str:
+        """The PTX.
+
+        Raises:
+            TargetError: the file cannot be read.
+        """
+        return read_file(Path(self.place)) if self.embedded is None else self.embedded.text
+
+    def module(self) -> Module:
+        """What the PTX says; raises like `module`."""
+        if self.embedded is None:
+            return module(self.place)
+        return self.embedded.module(self.launch.entry)
+
+    def inside(self, code: MachineCode, embedded: EmbeddedPtx) -> PtxKernel:
+        """The same in a file of machine code: its cubin says how many registers a thread has, if
+        the launch does not; raises like `MachineCode.images`."""
+        launch = self.launch
+        about = "; ".join(filter(None, (launch.about, embedded.about)))
+        registers = launch.registers
+        if registers is None:
+            registers = code.registers(launch.entry, embedded)
+        launch = replace(launch, registers=registers, about=about)
+        return replace(self, launch=launch, embedded=embedded)
 
     @patient()
     def mir(self) -> Mir:
@@ -50,7 +84,7 @@ class PtxKernel:
         """
         from tilesim.ptx.program import lower
 
-        return self._lowered(module(self.place), lower)
+        return self._lowered(self.module(), lower)
 
     @patient()
     def plain(self) -> Mir:
@@ -58,14 +92,14 @@ class PtxKernel:
         `mir`."""
         from tilesim.ptx.plain import plain
 
-        return self._lowered(module(self.place), plain)
+        return self._lowered(self.module(), plain)
 
     def read_again(self, text: str) -> Mir:
         """The same of another text of the file; raises like `mir`."""
         from tilesim.ptx.parser import read
         from tilesim.ptx.program import lower
 
-        return self._lowered(read(text, self.place), lower)
+        return self._lowered(read(text, self.file), lower)
 
     def passing(self, values: Mapping[str, str]) -> PtxKernel:
         """The kernel with other numbers passed by value: by name (as the launch description or the
@@ -95,7 +129,7 @@ class PtxKernel:
             return known.index(name)
         if name.isdecimal() and int(name) < len(params):
             return int(name)
-        formal = [p.name for e in module(self.place).entries if e.name == self.launch.entry
+        formal = [p.name for e in self.module().entries if e.name == self.launch.entry
                   for p in e.params]  # fmt: skip
         if name in formal[: len(params)]:
             return formal.index(name)
@@ -147,7 +181,7 @@ class Scalars:
     def _places(self) -> dict[str, int]:
         """By name their numbers: as the launch description calls them, else as the PTX does."""
         launch, places = self.kernel.launch, dict[str, int]()
-        formal = [p.name for e in module(self.kernel.place).entries if e.name == launch.entry
+        formal = [p.name for e in self.kernel.module().entries if e.name == launch.entry
                   for p in e.params]  # fmt: skip
         for number, (name, actual) in enumerate(zip(formal, launch.params, strict=False)):
             if isinstance(actual, Scalar) and actual.type[0] in "bus" and actual.value is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,18 @@ from tilesim.loader.ptx import PtxKernel
 from tilesim.loader.user_code import user_code
 from tilesim.records import dataclass, field
 
+if TYPE_CHECKING:  # most targets are no machine code
+    from tilesim.loader.machine_code import ClosedKernel
+
 
 @dataclass(frozen=True)
 class Target:
     """One kernel to check or run, not built yet.
 
     ``id`` names it as the command line would: ``file.py::kernel[stages=2]``. It is a `Kernel` with
-    parameters, a finished `Program`, a program of the ``machine``, or PTX with its launch. ``file``
-    is the file it was loaded from, for error messages.
+    parameters, a finished `Program`, a program of the ``machine``, PTX with its launch, or a
+    ``closed`` kernel, of which there is machine code only. ``file`` is the file it was loaded from,
+    for error messages.
     """
 
     id: str
@@ -34,6 +38,7 @@ class Target:
     params: Mapping[str, Any] = field(default_factory=dict)
     ptx: PtxKernel | None = None
     machine: Mir | None = None
+    closed: ClosedKernel | None = None
 
     @property
     def configuration(self) -> str:
@@ -44,9 +49,12 @@ class Target:
         """The program, or its machine form if there is no other; raises like `build`.
 
         Raises:
-            PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled.
+            PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled, or there is
+                machine code only.
             LaunchError: the launch description contradicts the kernel.
         """
+        if self.closed is not None:
+            raise self.closed.unsupported()
         if self.ptx is not None:
             return self.ptx.mir()
         return self.build() if self.machine is None else self.machine
@@ -59,6 +67,8 @@ class Target:
             TargetError: the kernel's function raises.
             UsageError: it is PTX or a machine program, which have no tree.
         """
+        if self.closed is not None:
+            raise self.closed.unsupported()
         if self.ptx is not None or self.machine is not None:
             what = "PTX" if self.ptx is not None else "a program of the machine"
             raise UsageError(

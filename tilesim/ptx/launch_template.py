@@ -25,16 +25,27 @@ def template(module: Module, entries: Sequence[Function], *, registers: int | No
     """The description of a kernel as JSON, or a list of those of several, with `MISSING` wherever
     a value has to be filled in. ``registers``: the most per thread that ptxas was told, where the
     PTX does not say."""
+    return together(descriptions(module, entries, registers=registers))
+
+
+def together(found: Sequence[dict[str, Any]]) -> str:
+    """The text of a description, or of a list of several."""
+    return as_text(found[0] if len(found) == 1 else found)
+
+
+def descriptions(
+    module: Module, entries: Sequence[Function], *, registers: int | None = None
+) -> list[dict[str, Any]]:
+    """The descriptions of kernels of a module, as `template` has them."""
     open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
     bodies = [f.body for f in module.functions if not f.entry and f.body is not None]
     called = any(map(_is_of_cluster, (step for body in bodies for step in body.code)))
-    found = [
+    return [
         _description(
             entry, MISSING if open_ else 0, registers, called, parameter_names(module, entry)
         )
         for entry in entries
     ]
-    return as_text(found[0] if len(found) == 1 else found)
 
 
 def _is_of_cluster(step: Instruction) -> bool:

@@ -605,6 +605,8 @@ def refused(target: Target, error: TilesimError) -> Result:
             return Checked(
                 target.id, target.ptx.target, unsupported(target.ptx.launch.entry, error)
             )
+        case Unsupported() if (closed := target.closed) is not None:
+            return Checked(target.id, closed.target, without_ptx(closed.name, error))
         case _:
             return Failure(target.id, str(error), places=error.places)
 
@@ -618,6 +620,13 @@ def covering(report: Report, launch: Launch) -> Report:
     ]  # fmt: skip
     said = (report.covers, f"launched with {', '.join(named)}" if named else "", launch.about)
     return replace(report, covers="; ".join(filter(None, said)))
+
+
+def without_ptx(name: str, error: Unsupported) -> Report:
+    """The report on the kernel ``name``, of which there is machine code only."""
+    side = Participant(f"kernel {short(name)}", 0, None, "has no PTX", Loc(error.file, error.line))
+    finding = Finding("unsupported", error.what, (side,), fix=error.fix)
+    return Report(name, "unsupported", "nothing: there is no PTX", (finding,))
 
 
 def unsupported(name: str, error: Unsupported) -> Report:
