@@ -318,7 +318,7 @@ def _kinds(one: Instruction) -> tuple[Kind, ...]:
             return ("arrival",)
         case "UTMALDG" | "STAS" | "REDAS" | "UGETNEXTWORKID":
             return ("bytes",)
-        case "UBLKCP" if modifiers[:1] == ("S",):
+        case "UBLKCP" | "UBLKRED" if modifiers[:1] == ("S",):
             return ("bytes",)
         case "BAR":
             return ("named", "bar.arrive") if "ARV" in modifiers else ("named",)

@@ -603,6 +603,8 @@ def _permute(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> 
     found = _sources(list(operands[1:]))
     if operands[0] != register or found is None or len(found) != 3:
         return None
+    if found[1] == constant(_CTA_OVER_ADDRESS):
+        return _sum_of(both(found[2], constant(0xFFFFFF)), Term("shl", (found[0], constant(24))))
     return Term("permute", tuple(found))
 
 
@@ -638,6 +640,8 @@ def _to_uniform(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
     return source(operands[-1]) if register in operands and "P" not in register else None
 
 
+#: selects bits 0-7 of the first operand over bits 0-23 of the last one: ``mapa``
+_CTA_OVER_ADDRESS = 0x654
 _COMPARISONS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 #: the LUTs by which the result of a comparison and a predicate are joined
 _JOINS = {"AND": 0xC0, "OR": 0xFC, "XOR": 0x3C}
@@ -649,7 +653,7 @@ _SIZES = frozenset({"32", "64", "128"})
 _RULES: Mapping[
     str, tuple[Callable[[Modifiers, tuple[str, ...], str], Term | None], frozenset[str]]
 ] = {
-    "MOV": (_move, _NONE),
+    "MOV": (_move, frozenset({"SPILL"})),
     "S2R": (_read_special, _NONE),
     "S2UR": (_read_special, _NONE),
     "CS2R": (_read_special_pair, frozenset({"32"})),
@@ -674,7 +678,7 @@ _RULES: Mapping[
     "PRMT": (_permute, _NONE),
     "IABS": (_absolute, _NONE),
     "HFMA2": (_halves, frozenset({"MMA"})),
-    "R2UR": (_to_uniform, _NONE),
+    "R2UR": (_to_uniform, frozenset({"FILL"})),
 }
 #: those that are the same on registers of the warp, with a U before their names
 _UNIFORM = frozenset(

@@ -39,6 +39,8 @@ _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
+#: the constant bank in which ptxas keeps what it has made itself
+TABLES = 2
 #: forms of a record: its value is one byte; as many bytes as it says follow. Else two bytes
 _BYTE, _SIZED = 2, 4
 
@@ -308,6 +310,12 @@ class Image:
             registers=self._registers.get(function.index),
             shared=shared.size if shared else 0,
         )
+
+    def tables(self, function: Symbol) -> bytes:
+        """The constants that ptxas has made for a function: tables of the targets of branches, in
+        bank `TABLES`; none if there are none."""
+        section = self.section(f".nv.constant{TABLES}.{function.name}")
+        return b"" if section is None else self.contents(section)
 
     def _branches(self, name: str, data: bytes) -> dict[int, tuple[int, ...]]:
         """Of each ``BRX``: its pc, two halves that are 0, how many targets, and these."""

@@ -253,11 +253,6 @@ class MbarrierOperand:
     does: Literal["init", "wait", "arrive", "complete", "other"]
 
 
-#: copies into shared memory: their first operand is a register with the destination, the next one
-#: has the mbarrier
-_COPIES = frozenset({"UTMALDG", "UBLKCP"})
-
-
 def mbarrier_operand(instruction: Instruction) -> MbarrierOperand | None:
     """The mbarrier that an instruction works on; None if it works on none.
 
@@ -286,7 +281,8 @@ def mbarrier_operand(instruction: Instruction) -> MbarrierOperand | None:
         return MbarrierOperand(
             tuple(name for name, _ in second.registers), second.offset, "complete"
         )
-    to_shared = base == "UTMALDG" or (base == "UBLKCP" and modifiers[:1] == ("S",))
+    bulk = base in ("UBLKCP", "UBLKRED") and modifiers[:1] == ("S",)
+    to_shared = base == "UTMALDG" or bulk
     if to_shared and len(names) == 1:
         return MbarrierOperand(following(names[0], 2)[1:], 0, "complete")
     if base in ("STAS", "REDAS") and len(names) == 1:
