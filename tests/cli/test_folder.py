@@ -245,7 +245,13 @@ def test_an_interrupt_of_several_processes_reports_what_is_done(
 # ------------------------------------------------------------------ going on later
 
 
-@pytest.mark.parametrize("more", [(), ("--html", "page.html"), ("--recheck",)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (), ("--html", "page.html"), ("--recheck",), ("--shrink",), ("--witness-dir", "w"),
+        ("--suggest=60s",), ("--shrink", "--suggest=60s", "--html", "page.html"),
+    ],
+)  # fmt: skip
 def test_reports_of_an_interrupted_check_are_kept(
     more: tuple[str, ...], folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,16 +293,31 @@ def test_reports_of_an_interrupted_check_are_kept(
     assert [verdict for _, verdict in names(check(9)[1])].count("failed") == 2
 
 
-def test_what_else_is_asked_of_a_kernel_that_fails_is_not_kept(
-    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+def test_reports_on_all_values_of_a_parameter_are_kept(
+    write: Write, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("check", "c/hangs.ptx", "c/sub", "--resume", "x.json", "--witness-dir", "w")
+    number = {"kind": "scalar", "name": "n", "type": "u32", "value": 3}
+    launch = json.loads(json.dumps(LAUNCH))
+    launch["params"].append(number)
+    text = PTX.replace(".u64 a", ".u64 a, .param .u32 n")
+    kernel(write, "c/a.ptx", text.replace("ARRIVE", ARRIVE), launch)
+    kernel(write, "c/b.ptx", text.replace("ARRIVE", ""), launch)
+    options = ("check", "c", "--for-all", "n=1..9", "--format", "json")
+    whole = tilesim_cli(*options)
+    assert [one["verdict"] for one in json.loads(whole.stdout)["results"]] == ["proved", "failed"]
+    assert "every n in 1..9" in whole.stdout
 
     def interrupted(target: Any, *rest: Any, **more: Any) -> Any:
-        if Path("w").exists():
+        if Path("x.json").exists():
             raise KeyboardInterrupt
         return real(target, *rest, **more)
 
-    monkeypatch.setattr("tilesim.cli.examine.check", interrupted)
-    assert tilesim_cli(*options).exit_code == 130
-    assert not Path("x.json").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("tilesim.cli.examine.check", interrupted)
+        assert tilesim_cli(*options, "--resume", "x.json").exit_code == 130
+    kept = json.loads(Path("x.json").read_text())["reports"]
+    assert kept["c/a.ptx::k"]["report"]["for_all"]["proved"]
+    again = tilesim_cli(*options, "--resume", "x.json")
+    assert again.stdout == whole.stdout
+    other = tilesim_cli("check", "c/a.ptx", "--for-all", "n=1..5", "--resume", "x.json")
+    assert "every n in 1..5" in other.stdout

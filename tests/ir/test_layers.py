@@ -132,7 +132,7 @@ loader.ptx: .ptx.parser .ptx.plain .ptx.program
 # only tests need it
 mark: pytest
 # only a check that is to be resumed needs it
-cli.resume: msgspec .proof.rules
+cli.resume: msgspec .proof.rules .sim.affine.free_parameter
 # only the schema needs it
 report.document: msgspec.json
 # only a page needs it

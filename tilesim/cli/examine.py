@@ -62,23 +62,25 @@ class Examination:
 
     @property
     def settings(self) -> str | None:
-        """What a report depends on besides the kernel; None if more is wanted than is kept."""
-        if self.for_all or self.certificate:
+        """What a report depends on besides the kernel; None if no reports are kept, as a
+        certificate is of a single kernel."""
+        if self.certificate:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
-        return repr((self.strict, self.seed, self.recheck, *limits))
+        asked = self.suggest, self.for_all
+        return repr((self.strict, self.seed, self.recheck, *limits, *asked))
 
     def keeps(self, report: Report) -> bool:
         """Whether a report is all there is to know of its kernel, so that no later check finds
         more."""
-        if report.frontier is not None or INTERRUPTED_REASON in report.reasons:
-            return False
-        more = self.suggest is not None or self.shrink or self.witness_dir is not None
-        return report.verdict != "failed" or not more
+        ended = report.repairs is None or not report.repairs.interrupted
+        return ended and report.frontier is None and INTERRUPTED_REASON not in report.reasons
 
     def shows(self, report: Report) -> bool:
-        """Whether a schedule is shown with a report, which is run again if the report was kept."""
-        return _shown(report, self.pictures) is not None
+        """Whether something is made of a report besides, also if it was kept: its witness is
+        written, or a schedule is shown, which is run again."""
+        written = self.witness_dir is not None and report.witness is not None
+        return written or _shown(report, self.pictures) is not None
 
     def __call__(
         self, target: Target, frontier: Frontier | None, known: Report | None = None

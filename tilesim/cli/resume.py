@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from tilesim.checker import Report, Stats
 from tilesim.checker.assumptions import Leaning
+from tilesim.checker.report import Claim
 from tilesim.cli.options import write_file, writing
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
@@ -17,6 +18,7 @@ from tilesim.formats import read_object, require
 from tilesim.ir.program import Verdict
 from tilesim.loader import Target
 from tilesim.ptx.description import dumps
+from tilesim.repair import Change, Repair, Repairs
 from tilesim.version import __version__
 
 SCHEMA = 1
@@ -26,6 +28,8 @@ _KEPT = (
     "kernel", "verdict", "covers", "findings", "reasons", "witness", "stats", "leanings",
     "rechecked", "recheck_trusts",
 )  # fmt: skip
+#: what is kept as well, of types that are not resolved before they are needed
+_PARTS = ("for_all", "repairs")
 
 
 class Unfinished:
@@ -67,7 +71,7 @@ class Unfinished:
         """Saves the report on a kernel."""
         from msgspec import to_builtins  # only a check that is to be resumed needs it
 
-        data = {name: to_builtins(getattr(report, name)) for name in _KEPT}
+        data = {name: to_builtins(getattr(report, name)) for name in (*_KEPT, *_PARTS)}
         self._reports[target] = {"digest": digest, "report": data}
         self._write()
 
@@ -100,9 +104,42 @@ def _report(kept: Any) -> Report | None:
         tuple[Leaning, ...], Answer | None, str,
     )  # fmt: skip
     try:
-        return Report(**{n: convert(kept[n], t) for n, t in zip(_KEPT, types, strict=True)})
+        fields = {n: convert(kept[n], t) for n, t in zip(_KEPT, types, strict=True)}
+        repairs, claim = _repairs(kept["repairs"]), _claim(kept["for_all"])
+        return Report(**fields, for_all=claim, repairs=repairs)
     except (KeyError, TypeError, ValidationError):
         return None
+
+
+def _claim(kept: Any) -> Claim | None:
+    """What is said of all values of parameters, again."""
+    from msgspec import convert
+
+    from tilesim.sim.affine.free_parameter import Obstacle
+
+    if kept is None:
+        return None
+    types = get_type_hints(Claim, localns={"Obstacle": Obstacle})
+    return Claim(**{name: convert(kept[name], of) for name, of in types.items()})
+
+
+def _repairs(kept: Any) -> Repairs | None:
+    """Repairs again, without the programs that they make."""
+    from msgspec import convert
+
+    if kept is None:
+        return None
+    found = tuple(
+        Repair(
+            convert(one["what"], str), convert(one["verdict"], Verdict),
+            convert(one["changes"], tuple[Change, ...]), None,
+        )
+        for one in kept["found"]
+    )  # fmt: skip
+    return Repairs(
+        found, convert(kept["tried"], int), convert(kept["seconds"], float),
+        convert(kept["ended"], bool),
+    )  # fmt: skip
 
 
 def digest(target: Target, settings: str) -> str:

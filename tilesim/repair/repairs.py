@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.loc import Loc
 from tilesim.records import dataclass, field, replace
+from tilesim.transforms.rewrite import Patch
 
 if TYPE_CHECKING:
     from tilesim.findings.finding import Finding
     from tilesim.ir.mir import Mir
     from tilesim.ir.program import Program, Verdict
     from tilesim.repair.preservation import Arrays
-    from tilesim.transforms.rewrite import Patch
 
 #: how long repairs are looked for, if nothing else is said
 DEFAULT_TIME = timedelta(seconds=10)
