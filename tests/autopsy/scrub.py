@@ -58,6 +58,8 @@ def _images(data: bytes) -> Iterator[tuple[int, int]]:
     if len(data) < _HEADER.size or not data.startswith(b"\x7fELF"):
         raise UsageError("this is no core dump")
     _, _, _, _, _, _, table, _, _, _, _, entry, count, names = _HEADER.unpack_from(data)
+    if table + _SECTION.size > len(data):
+        raise UsageError("this core dump is cut")
     first = _SECTION.unpack_from(data, table)
     count, names = count or first[5], first[6] if names == 0xFFFF else names
     strings = _SECTION.unpack_from(data, table + names * entry)[4]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tilesim.autopsy.core_dump import CoreDump, exception_text
+from tilesim.autopsy.errors import DumpError
 from tilesim.records import replace
 
 from . import dump_writer as writer
@@ -15,7 +16,7 @@ from .held import held
 from .malformed import ENTRY, warp
 
 DUMPS = Path(__file__).parent / "dumps"
-REAL = ["ring", "waits", "states"]
+REAL = ["ring", "waits", "states", "dependent", "too_many_consumers", "relayed"]
 
 
 def real(name: str) -> CoreDump:
@@ -107,6 +108,25 @@ def test_cluster_size_of_a_driver_that_writes_it_for_the_grid_only(tmp_path: Pat
     device = writer.Device([grid], ctas)
     dump = dump_of(writer.Dump([device], release=(550, 54)), tmp_path)
     assert [(c.cluster, c.rank) for c in dump.ctas] == [((0, 0, 0), 0), ((0, 0, 0), 1)]
+
+
+def test_a_cooperative_grid_is_as_large_as_its_ctas_show(tmp_path: Path) -> None:
+    """Its row has a grid of 1 (r580); one that no GPU could run at once is damage."""
+
+    def of(*indices: writer.Triple, grid: writer.Triple = (1, 1, 1)) -> CoreDump:
+        ctas = [running(index, sm=n) for n, index in enumerate(indices)]
+        device = writer.Device([writer.Grid(1, ENTRY, grid, (64, 1, 1))], ctas)
+        return dump_of(writer.Dump([device]), tmp_path)
+
+    dump = of((0, 1, 0), (2, 0, 0))
+    assert (dump.grids[0].grid, dump.grids[0].at_least) == ((3, 2, 1), True)
+    assert [c.number for c in dump.ctas] == [2, 3]
+    assert dump.absent(dump.grids[0]) == (0, 4)
+    dump = of((0, 0, 0))
+    assert (dump.grids[0].grid, dump.grids[0].at_least) == ((1, 1, 1), False)
+    for damaged in (of((1 << 20, 0, 0)), of((2, 0, 0), grid=(2, 1, 1))):
+        with pytest.raises(DumpError, match="of a grid"):
+            assert damaged.ctas
 
 
 def test_without_clusters(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ from . import dump_writer as writer
 ROOT = Path(__file__).parents[2]
 DUMPS = Path(__file__).parent / "dumps"
 GOLDEN = Path(__file__).parent / "golden"
-REAL = ("ring", "waits", "states")
+REAL = (
+    "ring", "waits", "states", "spin_on_word", "dependent", "too_many_consumers", "relayed",
+)  # fmt: skip
 RING = str(DUMPS / "ring.nvcudmp.gz")
 
 

@@ -79,6 +79,12 @@ def test_no_dump(tmp_path: Path) -> None:
             scrubbed(data, ["k"], {})
 
 
+def test_a_dump_that_is_cut() -> None:
+    data = read(DUMPS / "ring.nvcudmp.gz")
+    with pytest.raises(UsageError, match="is cut"):
+        scrubbed(data[: len(data) // 2], [KERNELS["ring"]], {})
+
+
 def test_the_command_says_which_paths_are_left(tmp_path: Path) -> None:
     target = tmp_path / "out.gz"
     given = [str(DUMPS / "ring.nvcudmp.gz"), str(target), "--kernel", KERNELS["ring"]]

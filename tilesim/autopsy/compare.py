@@ -928,8 +928,11 @@ def _proved(report: Report, rebuilt: Rebuilt, there: Mapping[Cta, _There]) -> Ma
         cta.number for cta, own in there.items()
         if any(s.kind is None for stands in own.stands.values() for s in stands)
     })  # fmt: skip
-    says = [f"check proves this kernel with this launch ({report.covers}), so an assumption of "
-    f"the proof does not hold on the GPU"]  # fmt: skip
+    proves = f"check proves this kernel with this launch ({report.covers})"
+    if rebuilt.launch.dependent:
+        before = "if the kernels before it end: warps wait for one that has not ended"
+        return Match("proved", (f"{proves} {before}",), contradicts=tuple(taken), report=report)
+    says = [f"{proves}, so an assumption of the proof does not hold on the GPU"]
     if runs:
         says.append(
             f"in CTA {ranges(runs[:_MOST_SAID])} warps are not known to wait: the kernel may have "

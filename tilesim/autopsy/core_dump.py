@@ -24,9 +24,10 @@ import tempfile
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -158,6 +159,8 @@ class Grid(NamedTuple):
     ``status`` is the driver's word: ``active``: it runs; ``pending``: it was launched and has not
     begun. ``params`` are the bytes of its parameters, None if they were not dumped. ``system``: it
     is a kernel of the driver (of cudaMemset, say). ``module`` and ``context`` are handles.
+    ``at_least``: the dump does not say how large it is. Of a cooperative launch the driver's row
+    has a grid of 1 (r580); ``grid`` then has room for each CTA that runs, and for no more.
     """
 
     device: int
@@ -173,10 +176,11 @@ class Grid(NamedTuple):
     system: bool = False
     module: int = 0
     context: int = 0
+    at_least: bool = False
 
     @property
     def ctas(self) -> int:
-        """How many CTAs it has."""
+        """How many CTAs it has, or has at least."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @property
@@ -485,6 +489,14 @@ def _word_for(words: Sequence[str], number: int, what: str) -> str:
     return words[number] if number < len(words) else f"{what} {number}"
 
 
+def dimensions(of: Triple) -> str:
+    """``132``, ``8x4``, ``8x4x2``."""
+    sizes = list(of)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return "x".join(map(str, sizes))
+
+
 def target(arch: tuple[int, int]) -> str:
     """``sm_90``."""
     return "sm_{}{}".format(*arch)
@@ -697,18 +709,33 @@ class CoreDump:
             rows = self.rows(table, _GRID, MOST_GRIDS, place)
             if len({row[0] for row in rows}) < len(rows):
                 raise self.error(f"two {place} have one id")
+            extents = self._extents(device)
             for n, row in enumerate(rows):
                 number = None if table is None else self.below(table, _PARAMETERS, n)
                 params = self.contents(number, MOST_PARAMETERS, f"parameters of grid {row[0]}")
                 cluster = row[19:22] if row[21] is not None else (0, 0, 0)
+                extent = extents.get(row[0], (1, 1, 1))
+                # CTAs of a cooperative launch run at once
+                fits = prod(extent) <= device.sms * MOST_CTAS_PER_SM
+                at_least = row[11:14] == (1, 1, 1) != extent and fits and not any(cluster)
                 found.append(
                     Grid(
-                        device.number, n, row[0], row[3], row[10], row[11:14], row[14:17], cluster,
+                        device.number, n, row[0], row[3], row[10],
+                        extent if at_least else row[11:14], row[14:17], cluster,
                         _word_for(STATUSES, row[9], "status"), params, row[7] == 1,
-                        row[4], row[1],
+                        row[4], row[1], at_least,
                     )
                 )  # fmt: skip
         return tuple(found)
+
+    def _extents(self, device: Device) -> dict[int, Triple]:
+        """By the id of a grid, the smallest one that has each of its CTAs that run."""
+        found: dict[int, Triple] = {}
+        for place, _, rows in self._cta_rows:
+            for row in rows if place.device == device.number else ():
+                x, y, z = found.get(row[0], (1, 1, 1))
+                found[row[0]] = max(x, row[1] + 1), max(y, row[2] + 1), max(z, row[3] + 1)
+        return found
 
     def _has_ctas(self, device: Device) -> bool:
         table, rows = self._sm_tables[device.number]
@@ -739,22 +766,34 @@ class CoreDump:
     def ctas(self) -> tuple[Cta, ...]:
         """The CTAs that were running, by device, grid and place in the grid."""
         found: list[Cta] = []
-        for device, (table, rows) in enumerate(self._sm_tables):
-            grids = {grid.id: grid for grid in self.grids if grid.device == device}
-            for n, (sm, *_) in enumerate(rows):
-                if table is not None:
-                    found += self._on_sm(_Place(device, sm), self.below(table, _CTAS, n), grids)
+        grids = {(grid.device, grid.id): grid for grid in self.grids}
+        for place, table, rows in self._cta_rows:
+            found += self._on_sm(place, table, rows, grids)
         found.sort(key=lambda c: (c.grid.device, c.grid.number, c.number))
         for one, other in pairwise(found):
             if one.grid is other.grid and one.index == other.index:
                 raise self.error(f"CTA {one.index} of grid {one.grid.id} is in it twice")
         return tuple(found)
 
-    def _on_sm(self, place: _Place, table: int | None, grids: dict[int, Grid]) -> Iterable[Cta]:
+    @cached_property
+    def _cta_rows(self) -> tuple[tuple[_Place, int, list[_Row]], ...]:
+        """For each SM the table of its CTAs, and its rows."""
+        found = []
+        for device, (sms, rows) in enumerate(self._sm_tables):
+            for n, (sm, *_) in enumerate(rows if sms is not None else ()):
+                place, table = _Place(device, sm), self.below(sms or 0, _CTAS, n)
+                ctas = self.rows(table, _CTA, MOST_CTAS_PER_SM, f"CTAs of {place}")
+                found.append((place, table or 0, ctas))
+        return tuple(found)
+
+    def _on_sm(
+        self, place: _Place, table: int, rows: Sequence[_Row],
+        grids: Mapping[tuple[int, int], Grid],
+    ) -> Iterable[Cta]:  # fmt: skip
         warps = 0
-        for n, row in enumerate(self.rows(table, _CTA, MOST_CTAS_PER_SM, f"CTAs of {place}")):
+        for n, row in enumerate(rows):
             here = place._replace(cta=n)
-            grid = grids.get(row[0])
+            grid = grids.get((place.device, row[0]))
             if grid is None:
                 raise self.error(f"{here} is of grid {row[0]}, which is not in it")
             threads = grid.block[0] * grid.block[1] * grid.block[2]
@@ -762,7 +801,7 @@ class CoreDump:
                 raise self.error(f"grid {grid.id} runs with blocks of {threads} threads")
             if any(i >= n for i, n in zip(row[1:4], grid.grid, strict=True)):
                 raise self.error(f"{here} is CTA {row[1:4]} of a grid {grid.grid}")
-            cta = Cta(self, here, table or 0, row, grid)
+            cta = Cta(self, here, table, row, grid)
             if (size := cta.cluster_size) and size[0] * size[1] * size[2] > MOST_CLUSTER:
                 raise self.error(f"{here} is of a cluster {size}: larger than any GPU's")
             if (number := cta._warp_table) is not None:

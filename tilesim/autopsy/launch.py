@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count
 from math import prod
 
-from tilesim.autopsy.core_dump import CoreDump, Cta, Grid
+from tilesim.autopsy.core_dump import CoreDump, Cta, Grid, dimensions
 from tilesim.autopsy.find_ptx import FoundPtx, Loaded, Missing, reserved
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import Kernel, flatten
@@ -63,13 +63,17 @@ class Rebuilt:
     addresses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
-def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuilt | Missing:
-    """The launch ``grid`` of a dump, for the PTX of its kernel."""
+def rebuild(
+    dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx, *, dependent: bool = False
+) -> Rebuilt | Missing:
+    """The launch ``grid`` of a dump, for the PTX of its kernel.
+
+    ``dependent``: a warp of it is known to wait for the grid before it.
+    """
     entry = ptx.entry
     if grid.params is None and entry.params:
         return Missing(
-            "the bytes of the kernel's parameters are not in the dump (skip_constbank_memory was "
-            "set?): its launch is not known"
+            "the bytes of the kernel's parameters are not in the dump: its launch is not known"
         )
     if len(kernel.info.parameters) != len(entry.params):
         return Missing(
@@ -99,8 +103,14 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
     ctas = [cta for cta in dump.ctas if cta.grid is grid]
     dynamic, shared = _dynamic_shared(ctas, kernel, flat)
     absent, assumed = dump.absent(grid), [*shared]
-    cooperative = not any(absent) and grid.ctas > (prod(grid.cluster) or 1)
-    if cooperative:
+    all_run = not any(absent) and grid.ctas > (prod(grid.cluster) or 1)
+    if grid.at_least:
+        text = (
+            "the dump has a grid of 1, as drivers write of cooperative launches, and more CTAs "
+            f"run: {dimensions(grid.grid)}, the smallest grid with all of them (cooperative)"
+        )
+        assumed.append(Assumed("grid", text))
+    elif all_run:
         text = f"all {grid.ctas} CTAs are running, so they are taken to run at once (cooperative)"
         assumed.append(Assumed("residency", text))
     elif absent.unknown:
@@ -109,7 +119,7 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
             "not begun is not in the dump"
         )
         assumed.append(Assumed("residency", text))
-    if "griddepcontrol" in {step.base for step in flat.code}:
+    if not dependent and "griddepcontrol" in {step.base for step in flat.code}:
         text = "whether it was launched as dependent on the kernel before is not in the dump: no"
         assumed.append(Assumed("dependent", text))
     kept = sorted(name for name, v in flat.variables.items() if v.space in ("global", "const"))
@@ -128,7 +138,8 @@ def rebuild(dump: CoreDump, grid: Grid, kernel: Loaded, ptx: FoundPtx) -> Rebuil
     launch = Launch(
         entry.name, grid.grid, grid.block, grid.cluster if all(grid.cluster) else UNSAID, dynamic,
         _registers(grid.registers, entry.directives.get("maxnreg")),
-        cooperative=cooperative, params=_changed(params, _sized), about=f"as in {dump.path.name}",
+        cooperative=all_run or grid.at_least, dependent=dependent,
+        params=_changed(params, _sized), about=f"as in {dump.path.name}",
     )  # fmt: skip
     return Rebuilt(launch, tuple(assumed), dict(_addresses(params, where, data)))
 

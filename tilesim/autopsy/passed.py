@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from tilesim.autopsy.ahead import Ahead
 from tilesim.autopsy.core_dump import LANES
 from tilesim.autopsy.standing import Launch
-from tilesim.autopsy.waits import Group, NamedBarrierWait, Running
+from tilesim.autopsy.waits import Group, NamedBarrierWait, Running, Wait
 from tilesim.cubin.operands import Immediate, parse
 from tilesim.cubin.sass import Instruction
 from tilesim.records import replace
@@ -38,8 +38,15 @@ class Passed:
                 yield group
                 continue
             evidence = f"has passed {group.wait.instruction} just before: {why} rounds of it"
-            at = self.launch.function.code[group.pc]
-            yield replace(group, wait=Running(at, False, evidence))
+            yield replace(group, wait=self._behind(group, evidence))
+
+    def _behind(self, group: Group, evidence: str) -> Wait:
+        """What the warps of a group wait for if not for the barrier just before them."""
+        if not group.wait.instead:
+            return Running(self.launch.function.code[group.pc], False, evidence)
+        first, *rest = group.wait.instead
+        text = f"{evidence}; {first.evidence}"
+        return replace(first, evidence=text, instead=tuple(rest))
 
     def _passed(self, group: Group, groups: Sequence[Group]) -> str:
         """What shows that the warps of a group have passed the barrier just before them; "" if

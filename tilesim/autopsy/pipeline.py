@@ -16,7 +16,7 @@ from tilesim.autopsy.launch import rebuild
 from tilesim.autopsy.mbarrier_word import evidence
 from tilesim.autopsy.ptx_lines import with_positions
 from tilesim.autopsy.wait_for import Entry, wait_for
-from tilesim.autopsy.waits import Group, MbarrierWait, Trap, is_wait
+from tilesim.autopsy.waits import GridDependencyWait, Group, MbarrierWait, Trap, is_wait
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
@@ -195,7 +195,11 @@ class _Diagnosing:
         ptx = find_ptx(launch.kernel, self.given)
         if isinstance(ptx, Missing):
             return Diagnosis(None, None, ptx.why)
-        rebuilt = rebuild(self.dump, launch.grid, launch.kernel, ptx)
+        others = [o for o in self.dump.grids if o.device == launch.grid.device and o != launch.grid]
+        dependent = bool(others) and any(
+            isinstance(g.wait, GridDependencyWait) and g.wait.certain for g in groups
+        )
+        rebuilt = rebuild(self.dump, launch.grid, launch.kernel, ptx, dependent=dependent)
         if isinstance(rebuilt, Missing):
             return Diagnosis(ptx, None, rebuilt.why)
         name, left = readable(launch.name), self.until - monotonic()

@@ -292,7 +292,7 @@ class _Standing:
                 # it for registers that they have already
                 asks = wait.evidence.removesuffix(self._or_behind())
                 where = f"{behind.evidence}; or it has passed it, and {asks}"
-                return replace(behind, evidence=where, instead=(wait,))
+                return replace(behind, evidence=where, instead=(replace(wait, evidence=asks),))
             wait = replace(wait, instead=(behind,))
         wait = wait or self._behind()
         return wait or self._said() or Running(self.one, False, "no wait is near")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tilesim.autopsy.compare import Match
-from tilesim.autopsy.core_dump import Triple, exception_text, target
+from tilesim.autopsy.core_dump import dimensions, exception_text, target
 from tilesim.autopsy.pipeline import Autopsy, Launched, is_waiting
 from tilesim.autopsy.wait_for import Entry, Supply
 from tilesim.autopsy.waits import (
@@ -288,25 +288,18 @@ def name(launch: Launched) -> str:
 def launch_text(launch: Launched) -> str:
     """``grid 3, block 160, sm_90; 3 of 3 CTAs resident``."""
     grid = launch.grid
-    parts = [f"grid {size(grid.grid)}", f"block {size(grid.block)}"]
+    least = "at least " if grid.at_least else ""
+    parts = [f"grid {least}{dimensions(grid.grid)}", f"block {dimensions(grid.block)}"]
     if any(grid.cluster):
-        parts.append(f"cluster {size(grid.cluster)}")
+        parts.append(f"cluster {dimensions(grid.cluster)}")
     parts.append(target(launch.device.arch))
-    said = f"{len(launch.ctas):,} of {count(grid.ctas, 'CTA')} resident"
+    said = f"{len(launch.ctas):,} of {least}{count(grid.ctas, 'CTA')} resident"
     ended, unknown = launch.absent
     if ended:
         said += f", {ended:,} ended"
     if unknown:
         said += f", {unknown:,} not started{'' if grid.status == 'pending' else ' or ended'}"
     return f"{', '.join(parts)}; {said}"
-
-
-def size(of: Triple) -> str:
-    """``132``, ``8x4``, ``8x4x2``."""
-    dimensions = list(of)
-    while len(dimensions) > 1 and dimensions[-1] == 1:
-        dimensions.pop()
-    return "x".join(map(str, dimensions))
 
 
 # ---------------------------------------------------------------------- what waits

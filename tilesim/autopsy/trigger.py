@@ -34,10 +34,11 @@ FILE = "CUDA_COREDUMP_FILE"
 FLAGS = "CUDA_COREDUMP_GENERATION_FLAGS"
 LIGHTWEIGHT = "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"
 
-#: what a dump lacks: memory of which there may be 100 GB. Without ``skip_abort`` the process is
-#: aborted after a dump; with it, its CUDA calls return errors. The parameters of a launch lie in
-#: constant memory, so that is not left out: it is small, and dumps that lack it are not at hand
-DEFAULT_FLAGS = "skip_global_memory,skip_local_memory,skip_abort"
+#: what a dump lacks: memory of which there may be 100 GB, and constant memory, without which the
+#: parameters of a launch are there: with it, driver 580 cuts the dumps of kernels that Triton
+#: divides into partitions of warps. Without ``skip_abort`` the process is aborted after a dump;
+#: with it, its CUDA calls return errors
+DEFAULT_FLAGS = "skip_global_memory,skip_local_memory,skip_constbank_memory,skip_abort"
 #: without shared memory the words of mbarriers are not known
 _NEEDED = "skip_shared_memory"
 #: names that drivers choose: of cuda.h, and those that were seen

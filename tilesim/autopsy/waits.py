@@ -25,7 +25,7 @@ class Standing:
     instruction: Instruction | None
     certain: bool
     evidence: str
-    instead: tuple[Standing, ...] = field(default=(), kw_only=True)
+    instead: tuple[Wait, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class Answer:
     """What is right to say of a hang.
 
     ``whole``: each warp that is not in ``places`` has ended; otherwise nothing is known of it.
+    ``hangs``: otherwise it runs on, and an autopsy may not say that it hangs.
     ``rules``: what `tilesim.check` finds, one of them. ``culprits``: lines one of which has to be
     changed; empty if there is no one line, or it is not known.
     """
@@ -61,6 +62,7 @@ class Answer:
     rules: frozenset[str]
     culprits: frozenset[str] = frozenset()
     whole: bool = True
+    hangs: bool = True
 
 
 def numbers(text: str) -> tuple[int, ...]:

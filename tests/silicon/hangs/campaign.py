@@ -156,7 +156,7 @@ _RECIPE = (
 )
 _FLAGS = (
     ("no-shared", "own/count", _RECIPE),
-    ("no-constants", "own/count", f"{SMALL},skip_constbank_memory"),
+    ("constants", "own/count", SMALL.replace("skip_constbank_memory,", "")),
     ("gzip", "own/count", f"{SMALL},gzip_compress"),
     ("global", "own/spin_on_word", "skip_local_memory,skip_abort"),
     ("everything", "own/ways", ""),

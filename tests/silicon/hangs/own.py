@@ -34,7 +34,7 @@ class Waits:
 class Row:
     """A program: what it leaves behind, and whether it has a right twin.
 
-    ``shows`` says what is shown in it. ``ends``: it does not hang. ``unchecked``: why
+    ``shows`` says what is shown in it. ``ends``: it ends; ``runs``: it runs on. ``unchecked``: why
     `tilesim.check` has no verdict on it. ``source``: the source that makes its mistake among
     others; empty: it has one of its own.
     """
@@ -45,6 +45,7 @@ class Row:
     rule: str = "deadlock"
     twin: bool = True
     ends: bool = False
+    runs: bool = False
     unchecked: str = ""
     source: str = ""
 
@@ -74,7 +75,10 @@ class Row:
             )
             for w in self.waits
         )  # fmt: skip
-        return Answer(places, frozenset({self.rule}), marks.get(self.culprit, frozenset()))
+        return Answer(
+            places, frozenset({self.rule}), marks.get(self.culprit, frozenset()),
+            whole=not self.runs, hangs=not self.runs,
+        )  # fmt: skip
 
 
 def _ring(name: str, shows: str, read: Barrier, fill: Barrier, *, twin: bool = False) -> Row:
@@ -109,8 +113,6 @@ STATES: tuple[tuple[int, Barrier], ...] = (
     (0, Barrier(0, 1, 16)),
     (0, Barrier(1, 2, 48)),
 )
-#: bytes that a phase of ``in_flight.cu`` expects
-IN_FLIGHT = 131072
 
 ROWS: tuple[Row, ...] = (
     _ring("parity", "a phase that nothing has begun", Barrier(1, 1), Barrier(4, 4), twin=True),
@@ -167,8 +169,7 @@ ROWS: tuple[Row, ...] = (
         (Waits("0", "word", "poll", kernel="first"),
          Waits("0", "earlier kernel", "wait", kernel="second")),
         unchecked="two launches at once"),
-    Row("in_flight", "copies under way: an mbarrier's word in between",
-        (Waits("0", "mbarrier", "wait", ctas="0-7"),), unchecked="it runs for ever"),
+    Row("in_flight", "copies without end: it runs on", runs=True, unchecked="it runs for ever"),
     Row("exited", "a CTA that has ended, and the barrier of its cluster", twin=False, ends=True),
     Row("trap", "a watchdog's trap",
         (Waits("0", "exception", "trap"), Waits("1", "mbarrier", "wait", Barrier(2, 3))),

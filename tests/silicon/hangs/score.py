@@ -168,6 +168,8 @@ def _wrong(
                 yield f"{where}: its wait is over"
             else:
                 yield f"{where}: {next(_differences(places[0], stand))}"
+    if not answer.hangs and any(one["state"] == "hangs" for one in stated["launches"]):
+        yield "the kernel is said to hang"
     if "proved" in stated["verdict"] and answer.places:
         yield "the kernel is said to be right"
 

@@ -18,7 +18,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ptx.description import read as launch_of
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.simulate import simulate
 
 #: seconds of one compilation, and of one check
@@ -215,21 +215,26 @@ def _answer_by(
     findings: Sequence[Finding], kernel: str, culprits: frozenset[str]
 ) -> Answer | None:  # fmt: skip
     stuck = [f for f in findings if f.rule in STUCK]
-    places = tuple(
+    places = [
         Place(kernel, (p.cta,), (p.warp,), on, lines_of([p.loc]), id=_id(p))
         for finding in stuck
         for p in finding.participants
         if p.warp is not None and (on := _on(p)) is not None
-    )
+    ]
     rules = frozenset(f.rule for f in stuck)
-    return Answer(places, rules, culprits, whole=False) if places else None
+    if pool := [place for place in places if place.on == "registers"]:
+        # to which warps the GPU gives registers is its choice, and what others wait for depends
+        # on it
+        warps = tuple(warp for place in pool for warp in place.warps)
+        places = [replace(pool[0], warps=warps, one=True)]
+    return Answer(tuple(places), rules, culprits, whole=False) if places else None
 
 
 def _on(participant: Participant) -> On | None:
     action = participant.action
     if "setmaxnreg" in action:
         return "registers"
-    if action.startswith("spins"):
+    if action.startswith("is in a loop"):
         return "word"
     named = participant.deed.on if participant.deed else None
     if named is None:

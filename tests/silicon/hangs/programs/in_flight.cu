@@ -10,7 +10,7 @@ KERNEL __launch_bounds__(32) in_flight(const float *x, int *stop) {
       expect(&full, 131072);
       for (int part = 0; part < 4; part++)
         copy(room + part * 8192, x + ((i * 7 + blockIdx.x) % 64 * 4 + part) * 8192, 32768, &full);
-      spin(&full, i & 1);  // @wait
+      spin(&full, i & 1);
     }
   }
 }
