@@ -1,0 +1,158 @@
+"""Which SASS instructions come from which PTX instructions.
+
+The line table of the PTX says so, but for what it says loosely: the first try of a wait that is
+peeled from its loop has the line before it, and of wgmmas one behind another some have the line of
+a neighbour. These are paired by what they are. A pairing is a witness: of a wrong one relations are
+not shown, or values differ.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tilesim.cubin.sass import WIDTH, Function, Instruction
+from tilesim.ptx.inline import Kernel
+from tilesim.translation import classes
+from tilesim.translation.classes import Kind
+
+#: instructions between a wait and the branch to its loop, at most
+_NEAR = 8
+#: lines of the PTX behind the one that the table gives, at most
+_LOOSE = 60
+
+Event = tuple[int, str]
+
+
+def events_of(kernel: Kernel, reachable: set[int]) -> dict[Event, list[int]]:
+    """The synchronising instructions and accesses of a kernel by line and kind, in order."""
+    found: dict[Event, list[int]] = {}
+    for number, step in enumerate(kernel.code):
+        if number in reachable and (kind := classes.of_ptx(step.opcode)) is not None:
+            found.setdefault((step.place.line, kind.name), []).append(number)
+    return found
+
+
+def statements(lines: Sequence[str], kernel: Kernel) -> dict[int, int]:
+    """Of lines within an instruction that has several: the line of its opcode."""
+    found: dict[int, int] = {}
+    for line in {step.place.line for step in kernel.code}:
+        at = line
+        while at <= len(lines) and ";" not in lines[at - 1] and at - line < _LOOSE:
+            at += 1
+            found[at] = line
+    return found
+
+
+def text(instruction: Instruction) -> str:
+    """Opcode and operands, as the forms of `classes` have them."""
+    return f"{instruction.opcode} {', '.join(instruction.operands)}"
+
+
+def never(instruction: Instruction) -> bool:
+    """Whether its guard is never true."""
+    return instruction.guard in ("!PT", "!UPT")
+
+
+def pair(
+    events: Mapping[Event, Sequence[int]], kernel: Kernel, function: Function,
+    lines: Sequence[str],
+) -> dict[int, list[Event]]:  # fmt: skip
+    """By pc, the events that a SASS instruction is a copy of."""
+    return _Pairing(events, kernel, function, lines).found
+
+
+class _Pairing:
+    def __init__(
+        self, events: Mapping[Event, Sequence[int]], kernel: Kernel, function: Function,
+        lines: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.inner = statements(lines, kernel)
+        self.kinds_at: dict[int, list[str]] = defaultdict(list)
+        self.lines_of: dict[str, list[int]] = defaultdict(list)
+        for line, kind in events:
+            self.kinds_at[line].append(kind)
+            self.lines_of[kind].append(line)
+        for places in self.lines_of.values():
+            places.sort()
+        self.found: dict[int, list[Event]] = {}
+        loose: list[Instruction] = []
+        for pc, one in function.code.items():
+            if never(one):
+                continue
+            written = text(one)
+            line = self.line(one)
+            kinds = [k for k in self.kinds_at.get(line, ()) if classes.is_sass_of(k, written)]
+            if kinds:
+                self.found[pc] = [(line, kind) for kind in kinds]
+            elif classes.SYNCHRONISES.match(written):
+                loose.append(one)
+        self._wgmmas()
+        for one in loose:
+            if one.pc not in self.found:
+                self._repair(one)
+
+    def line(self, one: Instruction) -> int:
+        """The line of the PTX instruction that the table gives."""
+        line = one.ptx or 0
+        return self.inner.get(line, line)
+
+    def _repair(self, one: Instruction) -> None:
+        """Pairs an instruction whose line is that of a neighbour."""
+        written = text(one)
+        if "GMMA" in one.base:
+            return
+        if "PHASECHK" in one.modifiers and (same := self._in_loop(one)):
+            self.found[one.pc] = same
+            return
+        line = self.line(one)
+        near: list[Event] = []
+        for kind, places in self.lines_of.items():
+            if classes.is_sass_of(kind, written):
+                at = bisect_right(places, line)
+                if at < len(places) and places[at] - line < _LOOSE:
+                    near.append((places[at], kind))
+        if near:
+            self.found[one.pc] = [min(near)]
+
+    def _in_loop(self, one: Instruction) -> list[Event]:
+        """Of the first try of a wait: the events of the same instruction in the loop that a branch
+        behind it leads to."""
+        code = self.function.code
+        for after in range(one.pc + WIDTH, one.pc + _NEAR * WIDTH, WIDTH):
+            branch = code.get(after)
+            if branch is None or branch.target is None or branch.base != "BRA":
+                continue
+            for at in range(branch.target, branch.target + _NEAR * WIDTH, WIDTH):
+                other = code.get(at)
+                if (
+                    other is not None
+                    and at in self.found
+                    and (other.opcode, other.operands) == (one.opcode, one.operands)
+                ):
+                    return self.found[at]
+        return []
+
+    def _wgmmas(self) -> None:
+        """Pairs wgmmas in their order where each has one HGMMA and lines say otherwise."""
+        places = self.lines_of.get("wgmma", [])
+        copies = [
+            one
+            for one in self.function.code.values()
+            if not never(one) and classes.is_sass_of("wgmma", text(one))
+        ]
+        if not places or len(copies) != len(places):
+            return
+        if {self.line(one) for one in copies} == {*places}:
+            return
+        for one in copies:
+            self.found.pop(one.pc, None)
+        for one, line in zip(copies, places, strict=True):
+            self.found[one.pc] = [(line, "wgmma")]
+
+
+def kind_of(event: Event) -> Kind:
+    """The row of an event."""
+    return classes.BY_NAME[event[1]]
