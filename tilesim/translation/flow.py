@@ -8,13 +8,14 @@ which has at least the paths that can be run.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from tilesim.cubin.sass import WIDTH, Function
 from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
+from tilesim.translation.conditions import Condition
 
 #: nodes of a graph, with code that is called counted at each call
 MOST_NODES = 1 << 18
@@ -94,50 +95,94 @@ def sass_nodes(function: Function) -> list[Node]:
 
 
 _SINKS = frozenset({"EXIT", "KILL"})
+_PTX_ENDS = frozenset({"ret", "exit", "trap"})
+
+
+class Text(NamedTuple):
+    """What a text has at each node: the events; what guards it or decides its branch, if that is
+    known, in `Condition.made` nodes; whether it is executed by every path through it; and where its
+    branch leads, -1 for the kernel's end. ``ends`` are nodes where a thread ends, other than in a
+    trap, ``marked`` those where a value of a condition is made."""
+
+    nodes: Sequence[Node]
+    events: Sequence[Sequence[int]]
+    conditions: Mapping[int, Condition]
+    certain: Sequence[bool]
+    taken: Mapping[int, int]
+    ends: frozenset[int]
+    marked: frozenset[int]
 
 
 class Graph:
-    """A text as blocks with events.
+    """A text as blocks with events. ``every`` is the set of all events.
 
-    ``events`` are those of each node, in order; ``passed`` are the events of a node that every
-    path through it executes (not under a guard that is not known to hold).
+    ``value`` and ``holds``: only paths on which that value is so, which begin at the entry and
+    where the value is computed anew (``made``), and end there.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], events: Sequence[Sequence[int]], certain: Sequence[bool],
-        ends: Iterable[int],
+        self, text: Text, every: int, value: Hashable = None, *, holds: bool = True,
+        made: Iterable[int] = (),
     ) -> None:  # fmt: skip
-        """``certain``: which nodes are executed by every path through them; ``ends``: where the
-        kernel ends (a thread's exit, not a trap)."""
-        self.nodes = nodes
-        self.events = events
-        self.certain = certain
-        self.live = _reached(nodes, [0])
-        self.ends = [node for node in ends if node in self.live]
+        self.text = text
+        self.every = every
+        self.made = frozenset(made)
+        self._value, self._holds = value, holds
+        self.successors = [
+            self._successors(number, node) for number, node in enumerate(text.nodes)
+        ]
+        self.live = self._reached([0, *sorted(self.made)])
         self.copies: dict[int, list[int]] = {}
         for node in sorted(self.live):
-            for event in events[node]:
+            for event in text.events[node]:
                 self.copies.setdefault(event, []).append(node)
         self._blocks()
 
+    def _executes(self, node: int) -> bool | None:
+        """Whether a node takes effect, or its branch is taken; None if it may."""
+        condition = self.text.conditions.get(node)
+        if condition is None or self._value is None or condition.value != self._value:
+            return None
+        return condition.holds == self._holds
+
+    def _successors(self, number: int, node: Node) -> tuple[int, ...]:
+        executes = self._executes(number)
+        if executes is None or number not in self.text.taken:
+            return node.successors
+        taken = self.text.taken[number]
+        if executes:
+            return (taken,) if taken >= 0 else ()
+        return tuple(one for one in node.successors if one != taken) or node.successors
+
+    def _reached(self, starts: Iterable[int]) -> set[int]:
+        seen: set[int] = set()
+        todo = list(starts) if self.text.nodes else []
+        while todo:
+            node = todo.pop()
+            if node not in seen:
+                seen.add(node)
+                todo += self.successors[node]
+        return seen
+
     def _blocks(self) -> None:
         before: dict[int, int] = {}
+        ends = {
+            node
+            for node in self.text.ends
+            if node in self.live and self._executes(node) is not False
+        }
+        leaders = {0, *self.made}
         for node in self.live:
-            for one in self.nodes[node].successors:
-                before[one] = before.get(one, 0) + 1
-        leaders = {0}
-        for node in self.live:
-            following = self.nodes[node].successors
-            if len(following) != 1:
+            following = self.successors[node]
+            if len(following) != 1 or node in ends:
                 leaders |= {*following}
+            for one in following:
+                before[one] = before.get(one, 0) + 1
         leaders |= {node for node, count in before.items() if count > 1}
-        leaders |= {one for node in self.ends for one in self.nodes[node].successors}
         self.block_of: dict[int, int] = {}
-        #: nodes of each block that have events, in order
+        #: nodes of each block that have events or are marked, in order
         self.members: list[list[int]] = []
-        self.following: list[tuple[int, ...]] = []
         self.ending: list[bool] = []
-        ends = {*self.ends}
         first: dict[int, int] = {}
         last: list[int] = []
         for leader in sorted(leaders & self.live):
@@ -145,130 +190,164 @@ class Graph:
             members, node, ending = [], leader, False
             while True:
                 self.block_of[node] = len(self.members)
-                if self.events[node]:
+                if self.text.events[node] or node in self.text.marked:
                     members.append(node)
                 ending |= node in ends
-                following = self.nodes[node].successors
+                following = self.successors[node]
                 if len(following) != 1 or following[0] in leaders:
                     break
                 node = following[0]
             self.members.append(members)
             self.ending.append(ending)
             last.append(node)
-        self.following = [
-            tuple(sorted({first[one] for one in self.nodes[node].successors})) for node in last
-        ]
+        self.following = [tuple(sorted({first[one] for one in self.successors[n]})) for n in last]
         self.preceding: list[list[int]] = [[] for _ in self.members]
-        for block, following in enumerate(self.following):
-            for one in following:
+        for block, successors in enumerate(self.following):
+            for one in successors:
                 self.preceding[one].append(block)
-        self.passed = [
-            _bits(event for node in members if self.certain[node] for event in self.events[node])
-            for members in self.members
+        self._passed = [
+            self._joined(self.bits(node) for node in members) for members in self.members
         ]
-        self.order = _reverse_postorder(self.following)
-        self.rank = {block: place for place, block in enumerate(self.order)}
+        starts = [first[node] for node in (0, *sorted(self.made)) if node in first]
+        order = _reverse_postorder(self.following, starts)
+        self.rank = {block: place for place, block in enumerate(order)}
+        self._made_blocks = {first[node]: node for node in self.made if node in first}
+
+    @staticmethod
+    def _joined(sets: Iterable[int]) -> int:
+        found = 0
+        for one in sets:
+            found |= one
+        return found
 
     def bits(self, node: int) -> int:
         """The events that passing a node executes."""
-        return _bits(self.events[node]) if self.certain[node] else 0
+        executes = self._executes(node)
+        if executes or (executes is None and self.text.certain[node]):
+            return self._joined(1 << event for event in self.text.events[node])
+        return 0
 
-    # ------------------------------------------------------------------ relations
+    # ------------------------------------------------------------------ what paths pass
 
-    def before(self, every: int) -> dict[int, int]:
-        """By event: those that every path from the entry to a copy of it has passed."""
-        entry = self._passed_before()
-        found: dict[int, int] = {}
-        for block, inside in entry.items():
-            for node in self.members[block]:
-                for event in self.events[node]:
-                    found[event] = found.get(event, every) & inside
-                inside |= self.bits(node)
-        return found
+    def before(self, made: Mapping[int, int]) -> dict[int, int]:
+        """By block: what every path from the entry has passed when it comes there. ``made``: what
+        it has passed where the value is made; not there: no path comes there."""
+        return self._forward({}, {0: 0} | self._at_made(made))
 
-    def after(self, every: int) -> dict[int, int]:
-        """By event: those that every path from a copy of it to the kernel's end passes; all of
-        what no such path leaves from."""
-        out = self._passed_after(every)
-        found: dict[int, int] = {}
-        for block, outside in out.items():
-            for node in reversed(self.members[block]):
-                for event in reversed(self.events[node]):
-                    found[event] = found.get(event, every) & outside
-                outside |= self.bits(node)
-        return found
-
-    def between(self, places: Sequence[int]) -> int | None:
-        """What every path from one of these nodes to the next one of them passes; None if no path
-        leads from one to one."""
-        by_block: dict[int, list[int]] = {}
-        for node in places:
-            by_block.setdefault(self.block_of[node], []).append(node)
-        result: int | None = None
+    def since(self, places: Iterable[int], made: Mapping[int, int]) -> dict[int, int]:
+        """By block: what every path from one of these nodes has passed when it comes there; those
+        paths end at these nodes."""
         sources: dict[int, int] = {}
-        heads: dict[int, int] = {}
-        for block, inside in by_block.items():
-            wanted, passed, seen = {*inside}, 0, False
-            for node in self.members[block]:
-                if node in wanted:
-                    if seen:
-                        result = passed if result is None else result & passed
-                    else:
-                        heads[block] = passed
-                    seen, passed = True, 0
-                passed |= self.bits(node)
-            sources[block] = passed
-        entry = self._passed_from(sources)
-        for block, passed in heads.items():
-            if block in entry:
-                whole = entry[block] | passed
-                result = whole if result is None else result & whole
-        return result
+        for block, nodes in self._by_block(places).items():
+            members = self.members[block]
+            behind = members[members.index(nodes[-1]) :]
+            sources[block] = self._joined(self.bits(node) for node in behind)
+        return self._forward(sources, self._at_made(made))
 
-    def _passed_before(self) -> dict[int, int]:
-        """What every path from the entry has passed when it comes to each block."""
-        entry = {0: 0}
-        todo = _Worklist(self.rank, entry)
-        while (block := todo.pop()) is not None:
-            self._spread(block, entry[block] | self.passed[block], entry, todo)
-        return entry
+    def _at_made(self, made: Mapping[int, int]) -> dict[int, int]:
+        return {block: made[n] for block, n in self._made_blocks.items() if n in made}
 
-    def _passed_from(self, sources: Mapping[int, int]) -> dict[int, int]:
-        """The same from the ends of blocks, of which that has been passed; paths end where they
-        come to one of these blocks again."""
-        entry: dict[int, int] = {}
-        todo = _Worklist(self.rank, ())
+    def _by_block(self, places: Iterable[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for node in places:
+            if node in self.block_of:
+                found.setdefault(self.block_of[node], []).append(node)
+        for block, nodes in found.items():
+            wanted = {*nodes}
+            found[block] = [node for node in self.members[block] if node in wanted]
+        return found
+
+    def _forward(self, sources: Mapping[int, int], fixed: Mapping[int, int]) -> dict[int, int]:
+        """By block, what is passed when a path comes there: ``sources`` are what is passed at the
+        end of blocks that no path goes through, ``fixed`` at the beginning of blocks that other
+        paths do not go through."""
+        entry = dict(fixed)
+        todo = _Worklist(self.rank, fixed)
         for block, out in sources.items():
-            self._spread(block, out, entry, todo)
+            self._spread(block, out, entry, fixed, todo)
         while (block := todo.pop()) is not None:
             if block not in sources:
-                self._spread(block, entry[block] | self.passed[block], entry, todo)
+                self._spread(block, entry[block] | self._passed[block], entry, fixed, todo)
         return entry
 
-    def _spread(self, block: int, out: int, entry: dict[int, int], todo: _Worklist) -> None:
+    def _spread(
+        self, block: int, out: int, entry: dict[int, int], fixed: Mapping[int, int],
+        todo: _Worklist,
+    ) -> None:  # fmt: skip
         for one in self.following[block]:
+            if one in fixed or one in self._made_blocks:
+                continue
             old = entry.get(one)
             new = out if old is None else old & out
             if new != old:
                 entry[one] = new
                 todo.push(one)
 
-    def _passed_after(self, every: int) -> dict[int, int]:
-        """What every path from the end of each block to the kernel's end passes."""
+    def after(self, made: Mapping[int, int]) -> dict[int, int]:
+        """By block: what every path from its end to the kernel's end passes. ``made``: what every
+        path passes from where the value is made on."""
         out: dict[int, int] = {b: 0 for b, ending in enumerate(self.ending) if ending}
         rank = {block: -place for block, place in self.rank.items()}
         todo = _Worklist(rank, out)
+        for block, node in self._made_blocks.items():
+            self._ahead(block, made.get(node, self.every), out, todo)
         while (block := todo.pop()) is not None:
-            inside = out[block] | self.passed[block]
-            for one in self.preceding[block]:
-                if self.ending[one]:
-                    continue
-                old = out.get(one)
-                new = inside if old is None else old & inside
-                if new != old:
-                    out[one] = new
-                    todo.push(one)
-        return {block: out.get(block, every) for block in range(len(self.members))}
+            if block not in self._made_blocks:
+                self._ahead(block, out[block] | self._passed[block], out, todo)
+        return out
+
+    def _ahead(self, block: int, inside: int, out: dict[int, int], todo: _Worklist) -> None:
+        for one in self.preceding[block]:
+            if self.ending[one]:
+                continue
+            old = out.get(one)
+            new = inside if old is None else old & inside
+            if new != old:
+                out[one] = new
+                todo.push(one)
+
+    # ------------------------------------------------------------------ at nodes
+
+    def until(self, node: int, entry: Mapping[int, int]) -> int:
+        """What is passed when a path comes to a node, by what is at blocks; all if none comes."""
+        block = self.block_of.get(node)
+        if block is None or block not in entry:
+            return self.every
+        members = self.members[block]
+        return entry[block] | self._joined(self.bits(n) for n in members[: members.index(node)])
+
+    def until_since(self, node: int, places: Collection[int], entry: Mapping[int, int]) -> int:
+        """The same of paths from ``places``, of which ``entry`` is what `since` says."""
+        block = self.block_of.get(node)
+        if block is None:
+            return self.every
+        passed, begun = entry.get(block), block in entry
+        for one in self.members[block]:
+            if one == node:
+                break
+            if one in places:
+                passed, begun = 0, True
+            if begun:
+                passed = (passed or 0) | self.bits(one)
+        return self.every if not begun or passed is None else passed
+
+    def is_reached_since(
+        self, node: int, places: Collection[int], entry: Mapping[int, int]
+    ) -> bool:
+        """Whether a path leads from ``places`` to a node."""
+        block = self.block_of.get(node)
+        if block is None:
+            return False
+        members = self.members[block]
+        return block in entry or any(one in places for one in members[: members.index(node)])
+
+    def onwards(self, node: int, out: Mapping[int, int]) -> int:
+        """What every path passes behind a node, by what is behind blocks; all if none ends."""
+        block = self.block_of.get(node)
+        if block is None or block not in out:
+            return self.every
+        members = self.members[block]
+        return out[block] | self._joined(self.bits(n) for n in members[members.index(node) + 1 :])
 
 
 class _Worklist:
@@ -293,16 +372,10 @@ class _Worklist:
         return block
 
 
-def _bits(events: Iterable[int]) -> int:
-    found = 0
-    for event in events:
-        found |= 1 << event
-    return found
-
-
-def _reached(nodes: Sequence[Node], starts: Iterable[int]) -> set[int]:
+def reached(nodes: Sequence[Node]) -> set[int]:
+    """The nodes that the first one leads to, with it."""
     seen: set[int] = set()
-    todo = list(starts) if nodes else []
+    todo = [0] if nodes else []
     while todo:
         node = todo.pop()
         if node not in seen:
@@ -311,18 +384,141 @@ def _reached(nodes: Sequence[Node], starts: Iterable[int]) -> set[int]:
     return seen
 
 
-def _reverse_postorder(following: Sequence[Sequence[int]]) -> list[int]:
-    seen = {0}
+def _reverse_postorder(following: Sequence[Sequence[int]], starts: Iterable[int]) -> list[int]:
+    """Blocks from the starts on, each before those that it leads to but for loops."""
+    seen: set[int] = set()
     found: list[int] = []
-    stack = [(0, iter(following[0]))] if following else []
-    while stack:
-        block, rest = stack[-1]
-        one = next((b for b in rest if b not in seen), None)
-        if one is None:
-            found.append(block)
-            stack.pop()
-        else:
-            seen.add(one)
-            stack.append((one, iter(following[one])))
+    for start in starts:
+        if start in seen:
+            continue
+        seen.add(start)
+        stack = [(start, iter(following[start]))]
+        while stack:
+            block, rest = stack[-1]
+            one = next((b for b in rest if b not in seen), None)
+            if one is None:
+                found.append(block)
+                stack.pop()
+            else:
+                seen.add(one)
+                stack.append((one, iter(following[one])))
     found.reverse()
     return found
+
+
+def ptx_text(
+    kernel: Kernel, events: Mapping[int, Sequence[int]], conditions: Mapping[int, Condition]
+) -> Text:
+    """A kernel in PTX; events by number of the instruction."""
+    nodes = ptx_nodes(kernel)
+    taken: dict[int, int] = {}
+    ends: set[int] = set()
+    for number, step in enumerate(kernel.code):
+        if step.base == "bra":
+            goal = targets(step)
+            taken[number] = goal[0] if goal and goal[0] < len(nodes) else -1
+            if goal and goal[0] >= len(nodes):
+                ends.add(number)
+        elif step.base in _PTX_ENDS:
+            taken[number] = -1
+            if step.base != "trap":
+                ends.add(number)
+    if nodes and kernel.code[-1].base not in ("bra", "brx", *_PTX_ENDS):
+        ends.add(len(nodes) - 1)
+    certain = [step.guard is None for step in kernel.code]
+    return _contracted(nodes, events, conditions, certain, taken, ends)
+
+
+def sass_text(
+    function: Function, events: Mapping[int, Sequence[int]], conditions: Mapping[int, Condition]
+) -> Text:
+    """A kernel in SASS; events by pc."""
+    nodes = sass_nodes(function)
+    at: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        at.setdefault(node.place, []).append(number)
+    taken: dict[int, int] = {}
+    ends: set[int] = set()
+    certain: list[bool] = []
+    for number, node in enumerate(nodes):
+        one = function.code[node.place]
+        certain.append(not one.guard)
+        if one.base in _SINKS:
+            ends.add(number)
+            taken[number] = -1
+        elif one.base == "BRA" and len(node.successors) == 2:
+            goal = [n for n in node.successors if nodes[n].place == one.target]
+            if len(goal) == 1:
+                taken[number] = goal[0]
+    nodes_of = {
+        condition.made: frozenset(n for pc in condition.made for n in at.get(pc, ()))
+        for condition in conditions.values()
+    }
+    known = {
+        number: Condition(found.value, found.holds, nodes_of[found.made])
+        for number, node in enumerate(nodes)
+        if (found := conditions.get(node.place)) is not None
+    }
+    by_node = {n: events[node.place] for n, node in enumerate(nodes) if node.place in events}
+    return _contracted(nodes, by_node, known, certain, taken, ends)
+
+
+def _contracted(
+    nodes: Sequence[Node], events: Mapping[int, Sequence[int]],
+    conditions: Mapping[int, Condition], certain: Sequence[bool], taken: Mapping[int, int],
+    ends: Iterable[int],
+) -> Text:  # fmt: skip
+    """The text without the nodes at which nothing is to be seen; node 0 stays."""
+    used: dict[Hashable, int] = {}
+    for condition in conditions.values():
+        used[condition.value] = used.get(condition.value, 0) + 1
+    conditions = {n: one for n, one in conditions.items() if used[one.value] > 1}
+    marked = frozenset(n for one in {c.made for c in conditions.values()} for n in one)
+    ends = frozenset(ends)
+
+    def stays(number: int) -> bool:
+        return (
+            not number
+            or number in events
+            or number in marked
+            or number in ends
+            or number in taken
+            or len(nodes[number].successors) != 1
+        )
+
+    kept = [number for number in range(len(nodes)) if stays(number)]
+    renamed = {number: place for place, number in enumerate(kept)}
+    goal: dict[int, int] = {}
+
+    def behind(number: int) -> int:
+        """The first node from one on that stays; a loop of none that does stays at itself."""
+        passed: list[int] = []
+        at = number
+        while at not in renamed and at not in goal and len(passed) <= len(nodes):
+            passed.append(at)
+            at = nodes[at].successors[0]
+        end = renamed[at] if at in renamed else goal.get(at, -1)
+        for one in passed:
+            goal[one] = end
+        return end
+
+    contracted = []
+    for number in kept:
+        following = {behind(one) for one in nodes[number].successors}
+        contracted.append(Node(nodes[number].place, tuple(sorted(following - {-1}))))
+    moved = {
+        renamed[n]: Condition(
+            one.value, one.holds, frozenset(renamed[m] for m in one.made if m in renamed)
+        )
+        for n, one in conditions.items()
+        if n in renamed
+    }
+    return Text(
+        contracted,
+        [events.get(number, ()) for number in kept],
+        moved,
+        [certain[number] for number in kept],
+        {renamed[n]: behind(to) if to >= 0 else -1 for n, to in taken.items()},
+        frozenset(renamed[n] for n in ends),
+        frozenset(renamed[n] for n in marked),
+    )

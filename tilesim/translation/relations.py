@@ -7,13 +7,13 @@ end of the kernel. They do not depend on how code is laid out, unrolled, peeled 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from tilesim.records import dataclass
 from tilesim.translation import classes
 from tilesim.translation.classes import Kind
-from tilesim.translation.flow import Graph
+from tilesim.translation.flow import Graph, Text
 from tilesim.translation.pairing import Event
 from tilesim.translation.validation import RelationKind
 
@@ -44,7 +44,7 @@ class Masks:
             for kind in {one.name: one for one in self.kinds}.values()
         }
 
-    def _of(self, wanted) -> int:
+    def _of(self, wanted: Callable[[Kind], bool]) -> int:
         return sum(1 << number for number, kind in enumerate(self.kinds) if wanted(kind))
 
     def asked(self, second: int) -> Iterator[tuple[RelationKind, int]]:
@@ -62,23 +62,129 @@ class Masks:
                 yield "release", self.shared
 
 
+#: values of conditions that are tried for an event, at most
+MOST_VALUES = 48
+
+
 class Facts:
-    """What a text says of its events: sets of events that are passed, by event."""
+    """What a text says of its events: sets of events that every path passes, by event.
 
-    def __init__(self, graph: Graph, masks: Masks, every: int) -> None:
-        self.graph = graph
-        self.before = graph.before(every)
-        self.after = graph.after(every)
-        self._masks = masks
-        self._between: dict[tuple[int, ...], int | None] = {}
+    What is shown by cases: let a path go on from where a value was last computed. It holds there or
+    it does not, and guards and branches that depend on it are as it says.
+    """
 
-    def between(self, event: int) -> int | None:
-        """What is passed between an event and the next time that it is come to; None if it is not
-        come to again."""
-        places = tuple(self.graph.copies[event])
-        if places not in self._between:
-            self._between[places] = self.graph.between(places)
-        return self._between[places]
+    def __init__(self, text: Text, every: int) -> None:
+        self._every = every
+        self.graph = Graph(text, every)
+        self.copies = self.graph.copies
+        self._before = self.graph.before({})
+        self._after = self.graph.after({})
+        self._since: dict[tuple[int, ...], dict[int, int]] = {}
+        self._given: dict[tuple[Hashable, bool], Graph] = {}
+        self._made = {one.value: one.made for one in text.conditions.values()}
+        self._cases: dict[tuple[Statement, Hashable, bool, tuple[int, ...]], dict[int, int]] = {}
+        #: values on which the execution of an event depends
+        self.guards: dict[int, list[Hashable]] = {}
+        for event, nodes in self.copies.items():
+            found = {
+                text.conditions[node].value: None for node in nodes if node in text.conditions
+            }
+            self.guards[event] = [*found]
+        self.branches: list[Hashable] = [
+            *{
+                one.value: None
+                for node, one in sorted(text.conditions.items())
+                if node in self.graph.live and len(text.nodes[node].successors) > 1
+            }
+        ]
+
+    def passed(self, statement: Statement, event: int) -> int | None:
+        """What is passed by every path that a statement speaks of; None if there is no such path
+        from the event to itself (``between``)."""
+        nodes = self.copies[event]
+        if statement == "between" and not self._comes_again(nodes):
+            return None
+        found = self._every
+        for node in nodes:
+            found &= self._plain(statement, node, nodes)
+        return found
+
+    def passed_by_cases(
+        self, statement: Statement, event: int, values: Iterable[Hashable]
+    ) -> int:
+        """The same, and what is shown by cases of these values."""
+        nodes = self.copies[event]
+        found = self._every
+        tried = [*values][:MOST_VALUES]
+        for node in nodes:
+            of_node = self._plain(statement, node, nodes)
+            for value in tried:
+                of_node |= self._by_case(statement, node, nodes, value)
+            found &= of_node
+        return found
+
+    def _comes_again(self, nodes: Sequence[int]) -> bool:
+        entry = self._from(nodes)
+        return any(self.graph.is_reached_since(node, nodes, entry) for node in nodes)
+
+    def _from(self, nodes: Sequence[int]) -> dict[int, int]:
+        key = tuple(nodes)
+        if key not in self._since:
+            self._since[key] = self.graph.since(nodes, {})
+        return self._since[key]
+
+    def _plain(self, statement: Statement, node: int, nodes: Sequence[int]) -> int:
+        if statement == "before":
+            return self.graph.until(node, self._before)
+        if statement == "after":
+            return self.graph.onwards(node, self._after)
+        return self.graph.until_since(node, nodes, self._from(nodes))
+
+    def _by_case(
+        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable
+    ) -> int:  # fmt: skip
+        condition = self.graph.text.conditions.get(node)
+        found = self._every
+        for holds in (True, False):
+            if condition is None or condition.value != value or condition.holds == holds:
+                found &= self._if(statement, node, nodes, value, holds)
+        return found
+
+    def _if(
+        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable, holds: bool
+    ) -> int:  # fmt: skip
+        made = self._made[value]
+        if (value, holds) not in self._given:
+            self._given[value, holds] = Graph(
+                self.graph.text, self._every, value, holds=holds, made=made
+            )
+        graph = self._given[value, holds]
+        key = statement, value, holds, tuple(nodes) if statement == "between" else ()
+        facts = self._cases.get(key)
+        if facts is None:
+            live = [one for one in made if one in self.graph.live]
+            if statement == "before":
+                facts = graph.before({n: self.graph.until(n, self._before) for n in live})
+            elif statement == "after":
+                facts = graph.after(
+                    {n: self.graph.onwards(n, self._after) | self.graph.bits(n) for n in live}
+                )
+            else:
+                entry = self._from(nodes)
+                facts = graph.since(
+                    nodes,
+                    {
+                        n: self.graph.until_since(n, nodes, entry)
+                        for n in live
+                        if self.graph.is_reached_since(n, nodes, entry)
+                    },
+                )
+            self._cases[key] = facts
+        if statement == "before":
+            return graph.until(node, facts)
+        if statement == "after":
+            return graph.onwards(node, facts)
+        return graph.until_since(node, nodes, facts)
 
 
 def compare(
@@ -88,32 +194,48 @@ def compare(
     and those that the SASS has not."""
     count: dict[RelationKind, int] = {"acquire": 0, "release": 0, "order": 0}
     missing: list[Relation] = []
+    values = [*{value: None for guards in ptx.guards.values() for value in guards}]
     for second in range(len(masks.kinds)):
         if not both >> second & 1:
             continue
-        for kind, wanted in masks.asked(second):
-            wanted &= both
-            for statement, needed, have in _statements(ptx, sass, second, kind):
-                needed &= wanted
-                count[kind] += needed.bit_count()
-                lost = needed & ~have
-                missing += [Relation(kind, statement, first, second) for first in _numbers(lost)]
+        asked = [(kind, wanted & both) for kind, wanted in masks.asked(second)]
+        for statement in _STATEMENTS:
+            needed = ptx.passed(statement, second)
+            if needed is None:
+                continue
+            if values:
+                needed |= ptx.passed_by_cases(statement, second, values)
+            have = sass.passed(statement, second)
+            if have is None:
+                continue
+            for kind, wanted in asked:
+                if statement == "after" and kind != "order":
+                    continue
+                count[kind] += (needed & wanted).bit_count()
+                lost = needed & wanted & ~have
+                if lost:
+                    lost &= ~_by_cases(sass, statement, second, lost)
+                missing += [Relation(kind, statement, first, second) for first in numbers(lost)]
     return count, missing
 
 
-def _statements(
-    ptx: Facts, sass: Facts, second: int, kind: RelationKind
-) -> Iterator[tuple[Statement, int, int]]:
-    yield "before", ptx.before[second], sass.before[second]
-    needed = ptx.between(second)
-    have = sass.between(second)
-    if needed is not None and have is not None:
-        yield "between", needed, have
-    if kind == "order":
-        yield "after", ptx.after[second], sass.after[second]
+def _by_cases(sass: Facts, statement: Statement, second: int, lost: int) -> int:
+    """What of these events the SASS passes, by cases of values: those of guards first."""
+    guards: dict[Hashable, None] = dict.fromkeys(sass.guards[second])
+    for first in numbers(lost):
+        guards |= dict.fromkeys(sass.guards[first])
+    found = sass.passed_by_cases(statement, second, guards) if guards else 0
+    if lost & ~found:
+        others = [value for value in sass.branches if value not in guards]
+        found |= sass.passed_by_cases(statement, second, others) if others else 0
+    return found
 
 
-def _numbers(events: int) -> Iterator[int]:
+_STATEMENTS: tuple[Statement, ...] = ("before", "between", "after")
+
+
+def numbers(events: int) -> Iterator[int]:
+    """The events of a set."""
     while events:
         lowest = events & -events
         yield lowest.bit_length() - 1
