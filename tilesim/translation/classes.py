@@ -1,4 +1,4 @@
-"""Kinds of PTX instructions that synchronise or access memory, and the SASS that ptxas makes of each.
+"""Kinds of PTX instructions that synchronise or access memory, and the SASS made of each.
 
 A row: the PTX (opcode), the SASS (opcode and operands), the roles, and the section of the PTX ISA.
 The SASS forms are those of ptxas 12.9 to 13.5 for sm_90a and sm_100a, each measured on a kernel
@@ -103,7 +103,7 @@ KINDS: tuple[Kind, ...] = (
         unordered=True,
     ),
     _kind(
-        "wgmma.commit", "9.7.15.7.2", r"wgmma\.commit", _NOTHING,
+        "wgmma.commit", "9.7.15.7.2", r"wgmma\.commit", r"[HQIB]GMMA\.\S+ .*gsb0",
         absent="it is the operand gsb0 of the last HGMMA of the group",
     ),
     _kind("wgmma.wait", "9.7.15.7.3", r"wgmma\.wait", r"WARPGROUP\.DEPBAR", "a"),
@@ -131,7 +131,9 @@ KINDS: tuple[Kind, ...] = (
         "tcgen05.relinquish", "9.7.16.7", r"tcgen05\.relinq", r"UVIRTCOUNT",
         expanded="ptxas makes a sequence of it",
     ),
-    _kind("bar", "9.7.13.1", r"(?:bar|barrier)(?:\.cta)?\.(?:sync|red)", r"BAR\.(?:SYNC|RED)", "ar"),
+    _kind(
+        "bar", "9.7.13.1", r"(?:bar|barrier)(?:\.cta)?\.(?:sync|red)", r"BAR\.(?:SYNC|RED)", "ar"
+    ),
     _kind("bar.arrive", "9.7.13.1", r"(?:bar|barrier)(?:\.cta)?\.arrive", r"BAR\.ARV", "r"),
     _kind(
         "bar.warp.sync", "9.7.13.2", r"bar\.warp\.sync", r"WARPSYNC", absent=_LANES,
@@ -164,7 +166,9 @@ KINDS: tuple[Kind, ...] = (
         "fence", "9.7.13.5", r"fence\.(?:acq_rel|sc|release|acquire)|membar", r"MEMBAR", "ar",
         idempotent=True,
     ),
-    _kind("setmaxnreg", "9.7.19.5", r"setmaxnreg", r"USETMAXREG", expanded="ptxas makes a loop of it"),
+    _kind(
+        "setmaxnreg", "9.7.19.5", r"setmaxnreg", r"USETMAXREG", expanded="ptxas makes a loop of it"
+    ),
     _kind("griddepcontrol.wait", "9.7.13.13", r"griddepcontrol\.wait", r"ACQBULK", "a"),
     _kind("griddepcontrol.launch", "9.7.13.13", r"griddepcontrol\.launch", r"PREEXIT", "r"),
     _kind(
@@ -183,8 +187,8 @@ KINDS: tuple[Kind, ...] = (
     _kind("st.shared", "9.7.9.11", rf"st\.{_WEAK}shared|stmatrix", r"STS|STSM|ST[. ]", access=True),
     _kind("ld.global", "9.7.9.8", rf"ldu?\.{_WEAK}global", r"LDG|LD[. ]", access=True),
     _kind("st.global", "9.7.9.11", rf"st\.{_WEAK}global", r"STG|ST[. ]", access=True),
-    _kind("ld.generic", "9.7.9.8", rf"ld\.{_WEAK}(?!param|const|local|\w*::)[vbusf]\d", r"LD[SG]?[. ]", access=True),
-    _kind("st.generic", "9.7.9.11", rf"st\.{_WEAK}(?!param|local|\w*::)[vbusf]\d", r"ST[SG]?[. ]", access=True),
+    _kind("ld.generic", "9.7.9.8", rf"ld\.{_WEAK}[vbusf]\d", r"LD[SG]?[. ]", access=True),
+    _kind("st.generic", "9.7.9.11", rf"st\.{_WEAK}[vbusf]\d", r"ST[SG]?[. ]", access=True),
     _kind("atom", "9.7.13.6", r"atom\.|red\.", r"ATOM|RED[GS]?[. ]", access=True),
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from tilesim.cubin.operands import written
 from tilesim.cubin.sass import WIDTH, Function
 from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
@@ -128,9 +129,7 @@ class Graph:
         self.every = every
         self.made = frozenset(made)
         self._value, self._holds = value, holds
-        self.successors = [
-            self._successors(number, node) for number, node in enumerate(text.nodes)
-        ]
+        self.successors = [self._successors(number, node) for number, node in enumerate(text.nodes)]
         self.live = self._reached([0, *sorted(self.made)])
         self.copies: dict[int, list[int]] = {}
         for node in sorted(self.live):
@@ -263,8 +262,8 @@ class Graph:
         paths do not go through."""
         entry = dict(fixed)
         todo = _Worklist(self.rank, fixed)
-        for block, out in sources.items():
-            self._spread(block, out, entry, fixed, todo)
+        for source, out in sources.items():
+            self._spread(source, out, entry, fixed, todo)
         while (block := todo.pop()) is not None:
             if block not in sources:
                 self._spread(block, entry[block] | self._passed[block], entry, fixed, todo)
@@ -289,8 +288,8 @@ class Graph:
         out: dict[int, int] = {b: 0 for b, ending in enumerate(self.ending) if ending}
         rank = {block: -place for block, place in self.rank.items()}
         todo = _Worklist(rank, out)
-        for block, node in self._made_blocks.items():
-            self._ahead(block, made.get(node, self.every), out, todo)
+        for place, node in self._made_blocks.items():
+            self._ahead(place, made.get(node, self.every), out, todo)
         while (block := todo.pop()) is not None:
             if block not in self._made_blocks:
                 self._ahead(block, out[block] | self._passed[block], out, todo)
@@ -434,6 +433,7 @@ def sass_text(
 ) -> Text:
     """A kernel in SASS; events by pc."""
     nodes = sass_nodes(function)
+    elected = _elected(function)
     at: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
         at.setdefault(node.place, []).append(number)
@@ -442,7 +442,7 @@ def sass_text(
     certain: list[bool] = []
     for number, node in enumerate(nodes):
         one = function.code[node.place]
-        certain.append(not one.guard)
+        certain.append(not one.guard or node.place in elected)
         if one.base in _SINKS:
             ends.add(number)
             taken[number] = -1
@@ -461,6 +461,42 @@ def sass_text(
     }
     by_node = {n: events[node.place] for n, node in enumerate(nodes) if node.place in events}
     return _contracted(nodes, by_node, known, certain, taken, ends)
+
+
+def _elected(function: Function) -> set[int]:
+    """The guarded instructions that one elected lane of the warp executes, on every path: their
+    predicate comes from ``ELECT`` alone. Instructions of the uniform datapath, which are for the
+    warp, have lost that guard, and are executed after or before that lane's."""
+    found: set[int] = set()
+    makers: dict[str, set[int]] = {}
+    for pc, one in function.code.items():
+        for name in written(one):
+            if "P" in name:
+                makers.setdefault(name, set()).add(pc)
+    for pc, one in function.code.items():
+        if not one.guard or one.guard[0] == "!" or one.base == "BRA":
+            continue
+        made = makers.get(one.guard, set())
+        if not any(function.code[place].base == "ELECT" for place in made):
+            continue
+        seen: set[int] = set()
+        todo = [*function.predecessors[pc]]
+        ok = bool(todo)
+        while todo and ok:
+            place = todo.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            if place in made:
+                ok = function.code[place].base == "ELECT" and one.guard != (
+                    function.code[place].guard
+                )
+            else:
+                ok = place != next(iter(function.code))
+                todo += function.predecessors[place]
+        if ok:
+            found.add(pc)
+    return found
 
 
 def _contracted(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.ptx.inline import Kernel
@@ -55,7 +56,7 @@ def never(instruction: Instruction) -> bool:
     return instruction.guard in ("!PT", "!UPT")
 
 
-def pair(
+def pair_events(
     events: Mapping[Event, Sequence[int]], kernel: Kernel, function: Function,
     lines: Sequence[str],
 ) -> dict[int, list[Event]]:  # fmt: skip
@@ -68,6 +69,7 @@ class _Pairing:
         self, events: Mapping[Event, Sequence[int]], kernel: Kernel, function: Function,
         lines: Sequence[str],
     ) -> None:  # fmt: skip
+        self.kernel = kernel
         self.function = function
         self.inner = statements(lines, kernel)
         self.kinds_at: dict[int, list[str]] = defaultdict(list)
@@ -107,6 +109,11 @@ class _Pairing:
         if "PHASECHK" in one.modifiers and (same := self._in_loop(one)):
             self.found[one.pc] = same
             return
+        kinds = self.kinds_at.get(self.line(one), ())
+        if any(classes.BY_NAME[kind].expanded for kind in kinds):
+            return  # part of what ptxas makes of that
+        if one.base == "FENCE" and "mbarrier.init" in kinds:
+            return  # inserted
         line = self.line(one)
         near: list[Event] = []
         for kind, places in self.lines_of.items():
@@ -136,21 +143,60 @@ class _Pairing:
         return []
 
     def _wgmmas(self) -> None:
-        """Pairs wgmmas in their order where each has one HGMMA and lines say otherwise."""
-        places = self.lines_of.get("wgmma", [])
-        copies = [
-            one
-            for one in self.function.code.values()
-            if not never(one) and classes.is_sass_of("wgmma", text(one))
-        ]
-        if not places or len(copies) != len(places):
+        """Pairs groups of HGMMAs, each ended by ``gsb0``, with groups of wgmmas, each ended by a
+        commit: that of which they have most lines; then one by one, if they are as many."""
+        of_ptx = _groups(self.kernel)
+        run: list[Instruction] = []
+        for one in self.function.code.values():
+            if "GMMA" not in one.base or one.base.startswith("UTC") or never(one):
+                continue
+            if classes.is_sass_of("wgmma", text(one)):
+                run.append(one)
+            if "gsb0" in one.operands:
+                if run:
+                    self._wgmma_group(run, of_ptx)
+                run = []
+
+    def _wgmma_group(self, run: Sequence[Instruction], of_ptx: Sequence[_Group]) -> None:
+        lines = [self.line(one) for one in run]
+        votes = [sum(line in (*group.lines, group.fence) for line in lines) for group in of_ptx]
+        same = [n for n, group in enumerate(of_ptx) if len(group.lines) == len(run)]
+        best = max(same, key=lambda n: votes[n], default=-1)
+        if best < 0 or not votes[best]:
             return
-        if {self.line(one) for one in copies} == {*places}:
-            return
-        for one in copies:
-            self.found.pop(one.pc, None)
-        for one, line in zip(copies, places, strict=True):
+        group = of_ptx[best]
+        for one, line in zip(run, group.lines, strict=True):
             self.found[one.pc] = [(line, "wgmma")]
+        if group.commit:
+            self.found[run[-1].pc].append((group.commit, "wgmma.commit"))
+
+
+class _Group(NamedTuple):
+    """wgmmas up to a commit: their lines, and those of the commit and of the fence before them; 0
+    if there is none."""
+
+    lines: tuple[int, ...]
+    fence: int
+    commit: int
+
+
+def _groups(kernel: Kernel) -> list[_Group]:
+    found: dict[_Group, None] = {}
+    lines: list[int] = []
+    fence = 0
+    for step in kernel.code:
+        if step.base != "wgmma":
+            continue
+        if "mma_async" in step.qualifiers:
+            lines.append(step.place.line)
+        elif "fence" in step.qualifiers:
+            fence = step.place.line
+        elif "commit_group" in step.qualifiers and lines:
+            found[_Group(tuple(lines), fence, step.place.line)] = None
+            lines = []
+    if lines:
+        found[_Group(tuple(lines), fence, 0)] = None
+    return [*found]
 
 
 def kind_of(event: Event) -> Kind:

@@ -39,10 +39,9 @@ class Masks:
         self.acquire = self._of(lambda kind: "acquire" in kind.roles)
         self.access = self._of(lambda kind: kind.access)
         self.shared = self._of(lambda kind: kind.name in classes.SHARED)
-        self._of_kind = {
-            kind.name: self._of(lambda other, kind=kind: other is kind)
-            for kind in {one.name: one for one in self.kinds}.values()
-        }
+        self._of_kind: dict[str, int] = {}
+        for number, kind in enumerate(self.kinds):
+            self._of_kind[kind.name] = self._of_kind.get(kind.name, 0) | 1 << number
 
     def _of(self, wanted: Callable[[Kind], bool]) -> int:
         return sum(1 << number for number, kind in enumerate(self.kinds) if wanted(kind))
@@ -86,9 +85,7 @@ class Facts:
         #: values on which the execution of an event depends
         self.guards: dict[int, list[Hashable]] = {}
         for event, nodes in self.copies.items():
-            found = {
-                text.conditions[node].value: None for node in nodes if node in text.conditions
-            }
+            found = {text.conditions[node].value: None for node in nodes if node in text.conditions}
             self.guards[event] = [*found]
         self.branches: list[Hashable] = [
             *{
@@ -106,18 +103,16 @@ class Facts:
             return None
         found = self._every
         for node in nodes:
-            found &= self._plain(statement, node, nodes)
+            found &= self._plain(statement, node, nodes) | self._same(statement, node, event)
         return found
 
-    def passed_by_cases(
-        self, statement: Statement, event: int, values: Iterable[Hashable]
-    ) -> int:
+    def passed_by_cases(self, statement: Statement, event: int, values: Iterable[Hashable]) -> int:
         """The same, and what is shown by cases of these values."""
         nodes = self.copies[event]
         found = self._every
         tried = [*values][:MOST_VALUES]
         for node in nodes:
-            of_node = self._plain(statement, node, nodes)
+            of_node = self._plain(statement, node, nodes) | self._same(statement, node, event)
             for value in tried:
                 of_node |= self._by_case(statement, node, nodes, value)
             found &= of_node
@@ -139,6 +134,31 @@ class Facts:
         if statement == "after":
             return self.graph.onwards(node, self._after)
         return self.graph.until_since(node, nodes, self._from(nodes))
+
+    def shown_if_passed(
+        self, statement: Statement, first: int, second: int, places: Iterable[int]
+    ) -> bool:
+        """Whether a relation would hold if these places (pcs) were copies of its first event."""
+        wanted = {*places}
+        text = self.graph.text
+        events = [
+            (*now, first) if node.place in wanted else now
+            for node, now in zip(text.nodes, text.events, strict=True)
+        ]
+        certain = [
+            now or node.place in wanted
+            for node, now in zip(text.nodes, text.certain, strict=True)
+        ]  # fmt: skip
+        other = Facts(text._replace(events=events, certain=certain), self._every)
+        found = other.passed(statement, second)
+        return found is None or bool(found >> first & 1)
+
+    def _same(self, statement: Statement, node: int, event: int) -> int:
+        """The events of the same node that stand before or behind an event."""
+        events = self.graph.text.events[node]
+        at = events.index(event)
+        others = events[:at] if statement == "before" else events[at + 1 :]
+        return sum(1 << one for one in others)
 
     def _by_case(
         self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable

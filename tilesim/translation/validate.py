@@ -10,7 +10,11 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
-from tilesim.translation.pairs import Translation
+from tilesim.translation.comparison import Comparison
+from tilesim.translation.flow import ptx_nodes, reached
+from tilesim.translation.pairing import events_of, pair_events
+from tilesim.translation.pairs import Pair, Translation
+from tilesim.translation.subject import copies
 from tilesim.translation.validation import Validation
 
 _RELEASE = re.compile(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)")
@@ -32,8 +36,17 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         TranslationError: the cubin has no line table of the PTX, or the PTX not this kernel.
         CubinError: the cubin is damaged, or there is no nvdisasm.
     """
-    translation = translate(image, function, ptx)
-    return Validation(translation.symbol.name, image.arch, ptxas_version(image), (), (), {}, (), ())
+    comparison = Comparison(translate(image, function, ptx))
+    return Validation(
+        function.name,
+        image.arch,
+        ptxas_version(image),
+        comparison.instructions,
+        tuple(comparison.inserted()),
+        comparison.relations,
+        tuple(comparison.differences()),
+        tuple(comparison.undecided()),
+    )
 
 
 def translate(image: Image, function: Symbol, ptx: str) -> Translation:
@@ -53,7 +66,16 @@ def translate(image: Image, function: Symbol, ptx: str) -> Translation:
     except PtxError as error:
         raise TranslationError(f"{image.name}: its PTX cannot be read: {error}") from error
     (code,) = disassemble(image, (function,))
-    return Translation(image, function, kernel, code, (), tuple(ptx.splitlines()))
+    lines = tuple(ptx.split("\n"))
+    events = events_of(kernel, reached(ptx_nodes(kernel)))
+    by_event = copies(code.code, pair_events(events, kernel, code, lines))
+    pairs = [
+        Pair(number, kernel.code[number], event[1], by_event.get(event, ()))
+        for event, numbers in events.items()
+        for number in numbers
+    ]
+    pairs.sort(key=lambda one: one.number)
+    return Translation(image, function, kernel, code, tuple(pairs), lines)
 
 
 def ptxas_version(image: Image) -> str | None:

@@ -1,0 +1,249 @@
+"""Why SASS may differ from PTX without harm: named rules, each with what it looks for.
+
+What no rule explains is lost. A rule that cannot be sure leaves it undecided.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilesim.cubin.sass import Instruction
+from tilesim.ptx.constants import Constants, read_by, set_by
+from tilesim.ptx.inline import At, Kernel, Not, Step
+from tilesim.ptx.liveness import targets
+from tilesim.records import dataclass
+from tilesim.translation.classes import Kind
+from tilesim.translation.pairing import text
+from tilesim.translation.relations import Relation
+from tilesim.translation.subject import Subject
+from tilesim.translation.validation import Outcome
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of a relation that the SASS does not show, by which rule, and why."""
+
+    outcome: Literal["explained", "lost", "undecided"]
+    rule: str
+    why: str
+
+
+def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
+    """What became of an instruction that has no SASS of its own, and why."""
+    kind = subject.masks.kinds[event]
+    if kind.absent:
+        return "not shown in SASS", kind.absent
+    steps = [pair.step for pair in subject.pairs[event]]
+    kernel = subject.translation.ptx
+    if all(guard_is_false(kernel, step) for step in steps):
+        return "deleted", "its guard is never true"
+    if kind.name in _PRODUCTS and not any(step in live_products(kernel) for step in steps):
+        return "deleted", "its results are not used"
+    other = merged_arrival(subject, event)
+    if other is not None:
+        line = subject.events[other][0]
+        return "merged", (
+            f"its bytes are expected by the arrival of line {line}, which is pending until then"
+        )
+    if kind.idempotent:
+        other = neighbour(subject, event)
+        if other is not None:
+            line = subject.events[other][0]
+            return "merged", f"nothing is between it and that of line {line}, which does the same"
+    return "lost", "no SASS instruction comes from it"
+
+
+def judge(subject: Subject, relation: Relation) -> Judgement:
+    """What is said of a relation that the SASS does not show."""
+    loop = unrolled_loop(subject, relation)
+    if loop:
+        return Judgement(
+            "undecided", "unrolled loop",
+            f"ptxas unrolled the loop of PTX line {loop}, and tests before it whether it runs: "
+            "that it does is not seen in control flow",
+        )  # fmt: skip
+    return Judgement("lost", "every path", "ptxas has moved or removed it there")
+
+
+# ---------------------------------------------------------------------- instructions
+
+
+def guard_is_false(kernel: Kernel, step: Step) -> bool:
+    """Whether a guard is a constant by which the instruction is never executed."""
+    if step.guard is None:
+        return False
+    negated = isinstance(step.guard, Not)
+    register = step.guard.operand if isinstance(step.guard, Not) else step.guard
+    constants = Constants(kernel, lambda *_: None, {})
+    mask, value = constants.bits(register)
+    return bool(mask & 1) and bool(value & 1) == negated
+
+
+def live_products(kernel: Kernel) -> set[Step]:
+    """The instructions without another effect of which some result can be used: it is read by one
+    with an effect, or by one whose own result can be used. wgmma and tcgen05.ld are among them."""
+    live: set[str] = set()
+    pending: list[Step] = []
+    for step in kernel.code:
+        pure = step.base in _PURE or step.opcode.startswith(("wgmma.mma_async", "tcgen05.ld."))
+        if pure and set_by(step):
+            pending.append(step)
+        else:
+            live |= {*read_by(step)}
+    found: set[Step] = set()
+    changed = True
+    while changed:
+        changed = False
+        rest: list[Step] = []
+        for step in pending:
+            if live.isdisjoint(register.name for register in set_by(step)):
+                rest.append(step)
+                continue
+            found.add(step)
+            live |= {*read_by(step)}
+            changed = True
+        pending = rest
+    return found
+
+
+#: kinds of instructions that ptxas removes if no result of them is used
+_PRODUCTS = frozenset({"wgmma", "tcgen05.ld"})
+#: instructions without any effect but their result
+_PURE = frozenset(
+    {
+        "mov", "add", "sub", "mul", "mad", "fma", "neg", "abs", "min", "max", "cvt", "selp", "setp",
+        "and", "or", "xor", "not", "shl", "shr", "prmt", "ex2", "lg2", "rcp", "sqrt", "rsqrt",
+        "div", "sin", "cos", "tanh", "bfi", "bfe", "lop3", "shf", "copysign", "set", "slct", "rem",
+        "cvta",
+    }
+)  # fmt: skip
+
+
+def merged_arrival(subject: Subject, event: int) -> int | None:
+    """Of an ``expect_tx`` without SASS: the arrival with ``expect_tx`` on the same mbarrier that
+    follows on every path, with nothing on that mbarrier between that could complete its phase.
+
+    Until that arrival the phase is pending: it does not matter when its bytes are expected.
+    """
+    pair = subject.pairs[event][0]
+    step = pair.step
+    if pair.kind != "mbarrier.arrive" or "expect_tx" not in step.qualifiers:
+        return None
+    if "arrive" in step.qualifiers:
+        return None
+    behind = subject.ptx.passed("after", event) or 0
+    code = subject.translation.ptx.code
+    for number in range(pair.number + 1, len(code)):
+        other = code[number]
+        if other.base == "mbarrier" and _mbarrier(other) == _mbarrier(step):
+            if "arrive" not in other.qualifiers or "expect_tx" not in other.qualifiers:
+                return None
+            found = subject.events.index((other.place.line, "mbarrier.arrive"))
+            present = found in subject.sass.copies
+            return found if present and behind >> found & 1 else None
+        if other.base in ("bra", "brx", "ret", "exit") and other.guard is None:
+            return None
+    return None
+
+
+def _mbarrier(step: Step) -> object:
+    return next((operand for operand in step.operands if isinstance(operand, At)), None)
+
+
+def neighbour(subject: Subject, event: int) -> int | None:
+    """Another instruction of the same opcode with SASS of its own, next to one in the PTX: only
+    arithmetic is between them."""
+    pair = subject.pairs[event][0]
+    code = subject.translation.ptx.code
+    entered = {place for step in code for place in targets(step)}
+    at_number = {
+        one.number: number
+        for number, same in enumerate(subject.pairs)
+        for one in same
+    }  # fmt: skip
+    for step in (1, -1):
+        number = pair.number + step
+        while 0 <= number < len(code):
+            if step > 0 and number in entered:
+                break
+            other = code[number]
+            found = at_number.get(number)
+            if found is not None:
+                same = other.opcode == pair.step.opcode and other.guard == pair.step.guard
+                if same and found in subject.sass.copies:
+                    return found
+                break
+            if other.base not in _PURE or (step < 0 and number + 1 in entered):
+                break
+            number += step
+    return None
+
+
+# ---------------------------------------------------------------------- relations
+
+
+def unrolled_loop(subject: Subject, relation: Relation) -> int | None:
+    """The PTX line of the branch of a loop that ptxas unrolled, if a relation is not shown for that
+    alone: its X stands in the loop, each path without X tests that branch, and in PTX none does
+    before X."""
+    facts = subject.ptx
+    text_of = facts.graph.text
+    kernel = subject.translation.ptx
+    numbers = [pair.number for pair in subject.pairs[relation.first]]
+    for node, (place, _) in enumerate(text_of.nodes):
+        step = kernel.code[place]
+        goal = targets(step)
+        if step.base != "bra" or step.guard is None or not goal or goal[0] > place:
+            continue
+        if node not in facts.graph.live:
+            continue
+        if not any(goal[0] <= number < place for number in numbers):
+            continue
+        line = step.place.line
+        if subject.sass.shown_if_passed(relation.statement, relation.first, relation.second, [
+            pc for pc, one in subject.translation.sass.code.items()
+            if one.ptx == line and one.base == "BRA" and (one.guard or one.operands[1:])
+        ]):  # fmt: skip
+            return line
+    return None
+
+
+# ---------------------------------------------------------------------- inserted
+
+
+def why_inserted(one: Instruction, kinds: list[Kind]) -> str:
+    """What a synchronising SASS instruction without PTX does at a line of these kinds; empty if it
+    belongs to what ptxas makes of them."""
+    names = {kind.name for kind in kinds}
+    if any(kind.expanded for kind in kinds):
+        return ""
+    if one.base in ("MEMBAR", "FENCE") and names & _WITH_FENCE:
+        return ""
+    if one.base == "SYNCS" and "mbarrier.arrive" in names:
+        return ""  # of cp.async.mbarrier.arrive: the pending count
+    if one.base == "FENCE" and "mbarrier.init" in names:
+        return "orders earlier accesses to the bytes of an mbarrier before its initialisation"
+    written = text(one)
+    if one.base == "WARPGROUP" and "ARRIVE" in one.modifiers:
+        return "orders registers before a wgmma"
+    if one.base == "WARPGROUP":
+        return "waits for wgmmas that the PTX does not wait for there"
+    if "GMMA" in one.base:
+        return "is a wgmma without operands, or one that is not paired"
+    if "LDGDEPBAR" in written and names & {"cp.async.wait", "cp.async.commit"}:
+        return ""
+    if one.base == "BAR" and "barrier.cluster.wait" in names:
+        return "stands for the cluster barrier in a launch without clusters"
+    if one.base == "DEPBAR":
+        return "waits for copies, or for a scoreboard"
+    return "synchronises more than the PTX"
+
+
+_WITH_FENCE = frozenset(
+    {
+        "mbarrier.arrive", "mbarrier.wait", "barrier.cluster.arrive", "barrier.cluster.wait",
+        "fence", "fence.proxy.async", "fence.proxy.alias", "fence.proxy.tensormap", "st.release",
+        "ld.acquire", "atom.acq_rel", "atom.acquire", "atom.release", "tcgen05.wait.st", "bar",
+        "fence.sync_restrict", "st.async",
+    }
+)  # fmt: skip
