@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tilesim import Builder
 from tilesim.dsl import methods as defined
-from tilesim.dsl.methods import Namespace, recorded, with_details
+from tilesim.dsl.methods import Namespace, recorded
 from tilesim.dsl.warps import NamedBarrier, Warps
-from tilesim.ir import declarations
 from tilesim.ir.expr import SPECIALS
 from tilesim.ir.op import Op
 from tilesim.ir.spelling import general
@@ -86,7 +85,9 @@ of the CTA executes it, with all its lanes. An instruction that counts, counts p
 `k.mbarrier.arrive(b)` by a whole warp is 32 arrivals, inside `k.elected()` it is one.
 
 Every PTX instruction that tilesim knows is in a column PTX below: `{...}` are choices, `[...]` may
-be left out. Numbers such as A9 are those of [the semantics](../semantics.md).
+be left out. Numbers such as A9 are those of [the semantics](../semantics.md). The whole text of a
+call (operands, shapes, layouts) is its docstring: editors show it, and
+`python -c "import tilesim as ts; help(ts.Builder('k').tma.load)"` prints it.
 
 ## The kernel
 
@@ -263,11 +264,7 @@ def _spelled(op: type[Op]) -> str:
 
 def _about(function: Callable[..., Any]) -> str:
     text = inspect.getdoc(inspect.unwrap(function)) or ""
-    for cls in (declarations.SharedTensor, declarations.Fragment):
-        text = with_details(text, cls)
-    paragraphs = text.split("\n\n")
-    kept = [p for p in paragraphs if not re.match(r"\s*(Raises|Args):", p)]
-    said = _LEADING.sub("", " ".join(kept))
+    said = _LEADING.sub("", text.partition("\n\n")[0])
     return _plain(said[:1].upper() + said[1:])
 
 

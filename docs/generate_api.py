@@ -55,6 +55,11 @@ some seconds at most, and then shown like that. `help(once)` has the kernel's ow
 parameters.
 """
 
+_STRATEGIES = """\
+For property tests with hypothesis (the extra `strategies`); `help(tilesim.strategies.pipeline)` has
+parameters and the whole text.
+"""
+
 #: characters of a signature on one line
 _WIDTH = 90
 _ALIASES = {
@@ -98,13 +103,18 @@ def entry(name: str, thing: Any) -> Iterator[str]:
         if methods:
             yield ""
         for member, value in methods:
-            first = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ")
             if isinstance(value, property):
                 assert value.fget is not None
                 call = f": {_type(inspect.signature(value.fget).return_annotation)}"
             else:
                 call = " ".join(signature(value).split()).replace("( ", "(").replace(", )", ")")
-            yield f"* `{member}{call}`: {first.replace('``', '`')}"
+            yield f"* `{member}{call}`: {_first(value)}"
+
+
+def _first(thing: Any) -> str:
+    """The first paragraph of its text, on one line."""
+    text = (inspect.getdoc(thing) or "").partition("\n\n")[0]
+    return text.replace("\n", " ").replace("``", "`")
 
 
 def signature(thing: Callable[..., Any]) -> str:
@@ -157,12 +167,13 @@ def page() -> str:
         for name in ("autopsy", "Autopsy", "render")
     ]
     things.append(("tilesim.mark.check", mark.check))
-    things += [
-        (f"tilesim.strategies.{name}", getattr(strategies, name))
+    lines = [line for name, thing in things for line in entry(name, thing)]
+    lines += ["", "## `tilesim.strategies`", "", _STRATEGIES, ""]
+    lines += [
+        f"* `{name}`: {_first(getattr(strategies, name))}"
         for name in strategies.__all__
         if callable(getattr(strategies, name))
     ]
-    lines = [line for name, thing in things for line in entry(name, thing)]
     lines += ["", "## Types", "", "Names in signatures that stand for others:", ""]
     lines += [f"* `{name}`: `{_type(alias)}`" for name, alias in _ALIASES.items()]
     return re.sub(r"\n{3,}", "\n\n", _HEAD + "\n".join(lines)).rstrip() + "\n"

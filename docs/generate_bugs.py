@@ -46,7 +46,8 @@ assert ts.check(split_load.build(fixed=True)).verdict == "proved"
 
 A row names one check of the bug, and its [findings](findings.md). `python -m tilesim.kernels
 --family bugs` makes all of them. *ptx*: found at strictness `ptx` only. *rejected*: the verifier
-refuses the program before it runs.
+refuses the program before it runs. Where a bug was reported several times, one report is linked;
+`benchmarks/bug_catalogue.py` has all.
 """
 
 _MISSING = """\
@@ -137,7 +138,9 @@ def _row(bug: Bug, outcomes: tuple[Outcome, ...]) -> str:
     marks: list[str] = [case.strict] if case.strict == "ptx" else []
     marks += [mine[0].verdict] if mine[0].verdict == "rejected" else []
     found += f" ({', '.join(marks)})" if marks else ""
-    return f"| {bug.name} {bug.title}: {', '.join(bug.links)} | `{target}` | {found} |\n"
+    first, *others = bug.links
+    link = f"{first}, {len(others)} more" if others else first
+    return f"| {bug.name} {bug.title}: {link} | `{target}` | {found} |\n"
 
 
 if __name__ == "__main__":
