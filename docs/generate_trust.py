@@ -1,12 +1,14 @@
-"""Writes the tables of ``docs/trust.md``: ``python -m docs.generate_trust``.
+"""Writes the tables of ``docs/trust.md``: ``python -m docs.generate_trust``; with ``--rules`` prints
+the rules of the proof kernel.
 
-What is trusted and how long it is comes from the modules that the proof kernel imports, the rules
-from its decorators, what is covered from the verdict files. A test compares the page with this
+What is trusted and how long it is comes from the modules that the proof kernel imports, what is
+covered from the verdict files, the rules from their decorators. A test compares the page with this
 output.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from docs.regions import replaced
@@ -41,7 +43,7 @@ _KERNEL, _OPS, _ARITH = "tilesim.proof.", "tilesim.ir.ops.", "tilesim.arith."
 
 def page(text: str) -> str:
     """The page with its tables as they are now."""
-    for name, rows in (("trusted", trusted()), ("rules", rules()), ("covered", covered())):
+    for name, rows in (("trusted", trusted()), ("covered", covered())):
         text = replaced(text, name, rows)
     return text
 
@@ -85,11 +87,12 @@ def covered() -> str:
 
 
 def rules() -> str:
-    """The table of the kernel's rules."""
-    rows = ["| rule | what is enforced | by |", "|---|---|---|"]
-    rows += [f"| {rule.number} | {rule.sentence} | `{rule.where}` |" for rule in table()]
-    return "\n".join(rows) + "\n"
+    """A line for each rule of the kernel: what it enforces, and the function that does."""
+    return "".join(f"{rule.number}: {rule.sentence} ({rule.where})\n" for rule in table())
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text()))
+    if sys.argv[1:] == ["--rules"]:
+        print(rules(), end="")
+    else:
+        PAGE.write_text(page(PAGE.read_text()))

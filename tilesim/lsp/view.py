@@ -228,4 +228,4 @@ def _page(rule: str) -> str:
     """Where the page on a rule is; nothing if that is not known (``$TILESIM_DOCS``)."""
     if rule in RULE_DOCS:
         return page(f"findings/{rule}")
-    return page("rules", f"#{rule.lower()}") if _NUMBER.fullmatch(rule) else page(*LEANINGS)
+    return page("semantics", f"#{rule.lower()}") if _NUMBER.fullmatch(rule) else page(*LEANINGS)
