@@ -1,5 +1,6 @@
-"""Writes the tables of ``docs/trust.md``: ``python -m docs.generate_trust``; with ``--rules`` prints
-the rules of the proof kernel.
+"""Writes the tables of ``docs/trust.md``: ``python -m docs.generate_trust``.
+
+With ``--rules`` it prints the rules of the proof kernel instead.
 
 What is trusted and how long it is comes from the modules that the proof kernel imports, what is
 covered from the verdict files, the rules from their decorators. A test compares the page with this
