@@ -45,6 +45,8 @@ def _page(doc: RuleDoc) -> Iterator[str]:
     yield from (f"**Fix.** {doc.fix}", "", f"PTX ISA: {'; '.join(doc.ptx)}.")
     if doc.rules:
         yield f"Rules: {', '.join(_linked(doc.rules))}."
+    if not doc.buggy:
+        return
     yield from ("", "## Reported", "", f"```python\n{doc.buggy}```")
     yield from ("", "## Proved", "", f"```diff\n{_changed(doc.buggy, doc.fixed)}```")
 

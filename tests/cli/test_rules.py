@@ -15,6 +15,9 @@ from tilesim.loader import load
 
 from .conftest import ROOT, Invoke, Write
 
+#: no kernel breaks a rule of machine code
+WITH_EXAMPLES = [doc for doc in RULE_DOCS.values() if doc.name != "translation"]
+
 
 def outcome(source: str, write: Write) -> tuple[str, set[str]]:
     """Verdict and rules of the one kernel in ``source``."""
@@ -26,7 +29,7 @@ def outcome(source: str, write: Write) -> tuple[str, set[str]]:
     return report.verdict, set(report.rules)
 
 
-@pytest.mark.parametrize("doc", RULE_DOCS.values(), ids=lambda doc: doc.name)
+@pytest.mark.parametrize("doc", WITH_EXAMPLES, ids=lambda doc: doc.name)
 def test_example_is_reported_and_its_fix_is_proved(doc: RuleDoc, write: Write) -> None:
     verdict, rules = outcome(doc.buggy, write)
     assert verdict in ("failed", "rejected", "unsupported")
@@ -37,7 +40,8 @@ def test_example_is_reported_and_its_fix_is_proved(doc: RuleDoc, write: Write) -
 def test_every_rule_is_documented() -> None:
     assert list(RULE_DOCS)[: len(RULES)] == list(RULES)
     for doc in RULE_DOCS.values():
-        assert all((doc.summary, doc.explanation, doc.fix, doc.ptx, doc.buggy, doc.fixed)), doc.name
+        assert all((doc.summary, doc.explanation, doc.fix, doc.ptx)), doc.name
+        assert all((doc.buggy, doc.fixed)) == (doc in WITH_EXAMPLES), doc.name
         assert doc.summary.endswith(".")
 
 

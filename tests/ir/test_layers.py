@@ -93,6 +93,8 @@ checker.verdict: .parallel
 loader: .loader.programs
 # most targets are no machine code
 loader: .loader.machine_code
+cli.check: .cli.sass
+cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code
 loader.machine_code: .autopsy.ptx_lines .cubin.disassembly
 # what only PTX with lines of a source needs

@@ -70,6 +70,8 @@ def _reported() -> Iterator[Entry]:
 
 def _rules() -> Iterator[Entry]:
     for name, doc in RULE_DOCS.items():
+        if not doc.buggy:
+            continue  # a rule of machine code
         for side, text in (("buggy", doc.buggy), ("fixed", doc.fixed)):
             yield Entry(f"{name} {side}", partial(_example, text))
 

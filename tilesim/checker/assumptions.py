@@ -57,9 +57,12 @@ SWITCHES: Mapping[str, str] = {
 }
 #: F5: what one warp has waited for is taken to be over for the whole warpgroup
 WARPGROUP_WAIT = "warpgroup-wait"
+#: that ptxas keeps what was proved, which only ``--sass`` looks at
+MACHINE_CODE = "machine-code"
 #: what proofs take for granted, by name
 ASSUMPTIONS: Mapping[str, str] = {
     "program-order": "synchronising instructions of a warp act in program order",
+    MACHINE_CODE: "the machine code that ptxas makes of the PTX synchronises as the PTX does",
     "registers": "how many registers a thread has at launch, which is not declared",
     "zero-state": "what memory holds at the start that the kernel changes and branches on: zeros",
     "in-bounds": "addresses that are taken from tensors which were not given are in bounds",
@@ -103,6 +106,11 @@ class Leaning:
 def program_order(loc: Loc) -> Leaning:
     """What every proof assumes; ``loc``: the kernel."""
     return Leaning("program-order", ASSUMPTIONS["program-order"], (loc,), "model")
+
+
+def machine_code(loc: Loc) -> Leaning:
+    """What every proof assumes of which the machine code was not validated; ``loc``: the kernel."""
+    return Leaning(MACHINE_CODE, ASSUMPTIONS[MACHINE_CODE], (loc,), "model")
 
 
 def aliases(mir: Mir) -> Leaning | None:

@@ -39,6 +39,7 @@ from tilesim.checker.assumptions import (
     aliases,
     earlier_grids,
     early_dependents,
+    machine_code,
     program_order,
 )
 from tilesim.checker.coverage import begin, noted, surely_used, used
@@ -689,7 +690,8 @@ class Checking:
         ))  # fmt: skip
         leanings: tuple[Leaning, ...] = ()
         if certain:
-            order = program_order(coverage.begin(self.simulation.code.mir))
+            begin = coverage.begin(self.simulation.code.mir)
+            order = program_order(begin)
             covers += f"; assumes that {order.text}"
             code = self.simulation.code
             around = (
@@ -697,8 +699,8 @@ class Checking:
                 early_dependents(code.graph), aliases(code.mir),
             )  # fmt: skip
             taken += tuple(one for one in around if one is not None)
-            leanings = (order, *filter(None, self._covered_choices.values()), *taken)
-            leanings += self._practice(verdict)
+            leanings = (order, machine_code(begin), *filter(None, self._covered_choices.values()))
+            leanings += (*taken, *self._practice(verdict))
         if verdict == "proved":
             covers += "".join(f"; {text}" for text in self._covered_choices if text)
         covers += "".join(f"; {one.text}" for one in taken)

@@ -104,6 +104,11 @@ def _file_option(name: str, text: str) -> Decorator:
     help="Recheck each proof with the proof kernel, which shares no code with what finds them.",
 )  # fmt: skip
 @_file_option("certificate", "Write the certificate of a kernel's proof to a file; --recheck it.")
+@click.option(
+    "--sass", is_flag=True,
+    help="Compare the machine code with the PTX: of the target, beside it, or by ptxas.",
+)  # fmt: skip
+@_file_option("ptxas", "Compile PTX for --sass by this ptxas.")
 @_file_option(
     "resume", "Go on with what an earlier check left in a file; keep there what is left now."
 )
@@ -178,6 +183,8 @@ def command(
     quiet: bool,
     last_failed: bool,
     certificate: Path | None,
+    sass: bool,
+    ptxas: Path | None,
     **search: Any,
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
@@ -195,6 +202,16 @@ def command(
     search["recheck"] |= certificate is not None
     if search["recheck"] and witness_path is not None:
         raise UsageError("--recheck is of proofs: without --replay")
+    if ptxas is not None and not sass:
+        raise UsageError("--ptxas is for --sass")
+    if sass and witness_path is not None:
+        raise UsageError("--sass is of checks: without --replay")
+    if sass and search["for_all"]:
+        raise UsageError("--sass compares the machine code of one program: without --for-all")
+    if sass:
+        from tilesim.cli.sass import Sass  # most checks look at no machine code
+
+        search["sass"] = Sass(ptxas)
     if diff and search["suggest"] is None:
         search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)

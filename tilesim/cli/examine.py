@@ -9,7 +9,7 @@ from functools import wraps
 from json import dumps
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import Report, Stats, check
@@ -32,6 +32,9 @@ from tilesim.report.result import DRAWN, Checked
 from tilesim.report.text import covering
 from tilesim.sim.machine.simulate import kernel_of
 from tilesim.sim.observers.timeline import Recording
+
+if TYPE_CHECKING:  # most checks look at no machine code
+    from tilesim.cli.sass import Sass
 
 Frontier = Mapping[str, Any]
 
@@ -58,13 +61,15 @@ class Examination:
     recheck: bool = False
     #: a certificate is to be written
     certificate: bool = False
+    #: how machine code is found that is compared with its PTX; None: it is not
+    sass: Sass | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
     @property
     def settings(self) -> str | None:
         """What a report depends on besides the kernel; None if no reports are kept, as a
-        certificate is of a single kernel."""
-        if self.certificate:
+        certificate is of a single kernel, and machine code may be another one."""
+        if self.certificate or self.sass is not None:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
         asked = self.suggest, self.for_all
@@ -99,7 +104,11 @@ class Examination:
         if report.certificate is not None:
             named = replace(report.certificate, target=target.id)
             report = replace(report, certificate=named)
-        return self._result(target, program, report)
+        code = None
+        if self.sass is not None:
+            self.progress.show(f"comparing the machine code of {target.id}")
+            report, code = self.sass.of(target, program, report)
+        return replace(self._result(target, program, report), machine_code=code)
 
     def _check(
         self, target: Target, program: Program | Mir, frontier: Frontier | None = None

@@ -33,6 +33,7 @@ Rule = Literal[
     "async-at-exit",
     "register-pool",
     "launch-control",
+    "translation",
     "unsupported",
 ]
 RULES: tuple[str, ...] = get_args(Rule)

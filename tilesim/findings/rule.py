@@ -14,6 +14,7 @@ class RuleDoc:
     ``summary`` is one sentence (reports print it as *why*), ``explanation`` a few paragraphs,
     ``ptx`` names sections of the PTX ISA, ``rules`` the numbers of the semantics. ``buggy`` and
     ``fixed`` are complete kernels; checking ``buggy`` reports this rule and ``fixed`` is proved.
+    Rules of machine code have none: no kernel breaks them, a compiler does.
     """
 
     name: str
@@ -22,8 +23,8 @@ class RuleDoc:
     ptx: tuple[str, ...]
     rules: tuple[str, ...]
     fix: str
-    buggy: str
-    fixed: str
+    buggy: str = ""
+    fixed: str = ""
 
 
 def source(text: str) -> str:

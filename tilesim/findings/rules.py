@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-from tilesim.findings import barriers, groups, memory, static, warps
+from tilesim.findings import barriers, groups, machine_code, memory, static, warps
 from tilesim.findings.finding import RULES
 from tilesim.findings.rule import RuleDoc
 
-_ALL = {d.name: d for part in (barriers, memory, groups, warps, static) for d in part.DOCS}
+_PARTS = barriers, memory, groups, warps, machine_code, static
+_ALL = {d.name: d for part in _PARTS for d in part.DOCS}
 #: the rules of findings in the order of `tilesim.findings.finding.RULES`, then the verifier's own
 RULE_DOCS: dict[str, RuleDoc] = {name: _ALL[name] for name in (*RULES, *_ALL) if name in _ALL}
 

@@ -150,6 +150,64 @@ class Rechecked(TypedDict):
     trusts: str
 
 
+class Relations(TypedDict):
+    """How many relations of a kind the PTX has, by what became of them in the machine code."""
+
+    shown: int
+    explained: int
+    lost: int
+    undecided: int
+
+
+class Instruction(TypedDict):
+    """What became of a synchronising PTX instruction: pcs are its copies in the machine code."""
+
+    kind: str
+    line: int
+    text: str
+    outcome: str
+    pcs: list[int]
+    why: str
+
+
+class Undecided(TypedDict):
+    """What could not be compared, and why."""
+
+    kind: str
+    line: int
+    text: str
+    why: str
+
+
+class Difference(TypedDict):
+    """Something that the machine code does not do as the PTX says; weaker: it is a finding."""
+
+    kind: str
+    rule: str
+    effect: Literal["weaker", "stronger", "harmless"]
+    line: int
+    text: str
+    pc: int | None
+    sass: str
+    sentence: str
+
+
+class MachineCode(TypedDict):
+    """With --sass: what was found in the machine code; ptx is the verdict on the PTX alone."""
+
+    verdict: Literal["validated", "failed", "undecided", "none"]
+    ptx: Verdict
+    source: str
+    missing: str
+    ptxas: str | None
+    arch: str | None
+    outcomes: dict[str, int]
+    relations: dict[str, Relations]
+    instructions: list[Instruction]
+    differences: list[Difference]
+    undecided: list[Undecided]
+
+
 class Result(TypedDict):
     """What became of a kernel."""
 
@@ -167,6 +225,7 @@ class Result(TypedDict):
     for_all: NotRequired[ForAll]
     repairs: NotRequired[Repairs]
     rechecked: NotRequired[Rechecked]
+    machine_code: NotRequired[MachineCode]
     #: with --times: how long it took
     seconds: NotRequired[float]
 

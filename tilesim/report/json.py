@@ -20,6 +20,8 @@ from tilesim.report.result import Checked, Failure, Rejected, Result
 
 if TYPE_CHECKING:
     from tilesim.proof.rules import Answer
+    from tilesim.report.machine_code import MachineCode
+    from tilesim.translation.validation import Difference, Relations, Translated, Undecided
 
 
 def render(results: Iterable[Result], interrupted: of.Interrupted | None = None) -> str:
@@ -72,6 +74,8 @@ def result_json(result: Result) -> of.Result:
                 entry["repairs"] = repairs_json(report.repairs)
             if report.rechecked is not None:
                 entry["rechecked"] = _rechecked(report.rechecked, report.recheck_trusts)
+            if result.machine_code is not None:
+                entry["machine_code"] = machine_code_json(result.machine_code)
         case Rejected(diagnostics=diagnostics):
             entry |= {
                 "target": result.target,
@@ -97,6 +101,53 @@ def _rechecked(answer: Answer, trusts: str) -> of.Rechecked:
     return {
         "verdict": answer.verdict, "rule": answer.rule, "what": answer.what, "trusts": trusts,
     }  # fmt: skip
+
+
+def machine_code_json(code: MachineCode) -> of.MachineCode:
+    """What was found in the machine code of a kernel."""
+    found = code.validation
+    entry: of.MachineCode = {
+        "verdict": code.kind, "ptx": code.ptx, "source": code.source, "missing": code.missing,
+        "ptxas": None, "arch": None, "outcomes": {}, "relations": {}, "instructions": [],
+        "differences": [], "undecided": [],
+    }  # fmt: skip
+    if found is None:
+        return entry
+    return {
+        **entry,
+        "ptxas": found.ptxas,
+        "arch": found.arch,
+        "outcomes": dict(found.outcomes.items()),
+        "relations": {kind: _relations(one) for kind, one in found.relations.items()},
+        "instructions": [_instruction(one) for one in found.instructions],
+        "differences": [_difference(one) for one in found.differences],
+        "undecided": [_undecided(one) for one in found.undecided],
+    }
+
+
+def _relations(one: Relations) -> of.Relations:
+    return {
+        "shown": one.shown, "explained": one.explained, "lost": one.lost,
+        "undecided": one.undecided,
+    }  # fmt: skip
+
+
+def _instruction(one: Translated) -> of.Instruction:
+    return {
+        "kind": one.kind, "line": one.line, "text": one.text, "outcome": one.outcome,
+        "pcs": list(one.pcs), "why": one.why,
+    }  # fmt: skip
+
+
+def _difference(one: Difference) -> of.Difference:
+    return {
+        "kind": one.kind, "rule": one.rule, "effect": one.effect, "line": one.line,
+        "text": one.text, "pc": one.pc, "sass": one.sass, "sentence": one.sentence,
+    }  # fmt: skip
+
+
+def _undecided(one: Undecided) -> of.Undecided:
+    return {"kind": one.kind, "line": one.line, "text": one.text, "why": one.why}
 
 
 def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> of.Leaning:

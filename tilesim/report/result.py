@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `tilesim --version` loads no checker
     from tilesim.errors import Diagnostic
     from tilesim.ir.loc import Loc
     from tilesim.repair import Repairs
+    from tilesim.report.machine_code import MachineCode
     from tilesim.sim.observers.timeline import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -41,7 +42,8 @@ class Checked:
     ``diagram`` is one of its barriers (SVG) and ``recording`` of the failing schedule (else of the
     timed one), if a report will show them. ``denied``: what a proof leans on and was not to lean
     on, which makes it an error. ``configuration``: what tells the launch from others of the kernel.
-    ``seconds``: how long the check took, if reports are to say so.
+    ``seconds``: how long the check took, if reports are to say so. ``machine_code``: what was found
+    of it with ``--sass``: then the report is on both, and says on which of them.
     """
 
     kernel: str
@@ -53,6 +55,7 @@ class Checked:
     denied: tuple[Leaning, ...] = ()
     configuration: str = ""
     seconds: float | None = None
+    machine_code: MachineCode | None = None
 
     @property
     def special(self) -> bool:

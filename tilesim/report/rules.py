@@ -124,7 +124,7 @@ def _page(doc: RuleDoc, style: Style) -> Iterator[str]:
         yield f"PTX ISA: {section}"
     if doc.rules:
         yield f"rules: {', '.join(doc.rules)}"
-    for title, code in (("reported", doc.buggy), ("proved", doc.fixed)):
+    for title, code in (("reported", doc.buggy), ("proved", doc.fixed)) if doc.buggy else ():
         yield ""
         yield f"{title}:"
         yield ""

@@ -369,7 +369,9 @@ def _head(result: Result, style: Style) -> str:
     if isinstance(result, Checked) and result.report.rechecked is not None:
         head += ", rechecked" if result.report.rechecked.verdict == "certified" else ""
     given = conditions(result)
-    if given:
+    code = result.machine_code if isinstance(result, Checked) else None
+    head += code.head if code is not None else ""
+    if given and not (code is not None and code.kind == "failed"):
         return f"{head}  (leaning on {', '.join(given)})"
     return f"{head}  ({', '.join(rules)})" if rules else head
 
@@ -504,6 +506,8 @@ def _verdict(result: Checked, report: Report, style: Style, detail: _Detail) -> 
     for leaning in report.leanings:
         if leaning.conditional or leaning in result.denied:
             yield from _leaning(leaning, result, style, detail)
+    if result.machine_code is not None:
+        yield from field("sass", result.machine_code.said, style, indent=2, hang=2)
     if report.rechecked is not None and report.rechecked.verdict != "certified":
         yield from field("recheck", str(report.rechecked), style, indent=2)
     elif report.recheck_trusts:

@@ -135,7 +135,12 @@ def _checked(result: Checked) -> Iterator[str]:
         f"{count(stats.instructions, 'warp instruction')}, {count(stats.schedules, 'schedule')}, "
         f"{count(stats.ctas, 'CTA')}"
     )
-    rows = [("covers", report.covers), *(("because", r) for r in report.reasons)]
+    compared = "" if result.machine_code is None else result.machine_code.said
+    rows = [
+        ("covers", report.covers),
+        ("machine code", compared),
+        *(("because", r) for r in report.reasons),
+    ]
     about = table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
     if not report.findings:
         yield about

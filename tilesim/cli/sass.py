@@ -1,0 +1,163 @@
+"""``tilesim check --sass``: the machine code of a kernel that is checked, against its PTX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilesim.autopsy.find_ptx import plain
+from tilesim.checker import Report
+from tilesim.cubin.errors import CubinError
+from tilesim.cubin.image import Image, Symbol
+from tilesim.cubin.ptxas import compiled
+from tilesim.errors import TargetError, TilesimError
+from tilesim.files import read_regular
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program
+from tilesim.loader import Target
+from tilesim.loader.machine_code import read, symbol_of
+from tilesim.loader.ptx import PtxKernel
+from tilesim.records import dataclass
+from tilesim.report.machine_code import MachineCode, Place, combined, kind_of
+from tilesim.translation import TranslationError, validate
+
+#: bytes of a cubin that lies beside a PTX file, at most
+MOST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Sass:
+    """How machine code is found: which ``ptxas`` compiles PTX of which there is none, None: the one
+    that is installed."""
+
+    ptxas: Path | None = None
+
+    def of(
+        self, target: Target, program: Program | Mir, report: Report
+    ) -> tuple[Report, MachineCode | None]:
+        """The report on a kernel with what its machine code says; None: there is nothing to
+        compare, as of a kernel that is not supported."""
+        if report.verdict == "unsupported":
+            return report, None
+        try:
+            found = self._found(target, program)
+            validation = validate(found.image, found.symbol, found.ptx)
+        except (CubinError, TranslationError, TargetError, _Missing) as error:
+            why = " ".join(str(error).split())
+            missing = MachineCode("none", report.verdict, "", missing=why)
+            return combined(report, missing, _nowhere), missing
+        code = MachineCode(kind_of(validation), report.verdict, found.source, validation)
+        return combined(report, code, found.place), code
+
+    def _found(self, target: Target, program: Program | Mir) -> _Found:
+        if target.ptx is not None:
+            assert isinstance(program, Mir)
+            return self._of_ptx(target.ptx, _places(program, target.ptx.file))
+        if isinstance(program, Program):
+            return _emitted(program)
+        raise _Missing("a program of the machine has none")
+
+    def _of_ptx(self, kernel: PtxKernel, place: Place) -> _Found:
+        """The cubin that embeds the PTX, or lies beside it, else what ptxas makes of it."""
+        text, name = kernel.text(), kernel.launch.entry
+        other = ""
+        for image, source in _at_hand(kernel):
+            symbol = symbol_of(image, name)
+            if symbol is None:
+                continue
+            if image.ptx is not None and plain(image.ptx) == plain(text):
+                return _Found(image, symbol, image.ptx, source, place)
+            why = "without -lineinfo" if image.ptx is None else "from other PTX"
+            other = f"{source} was compiled {why}"
+        image, ptxas = compiled(text, kernel.file, kernel.target, _limit(kernel), self.ptxas)
+        symbol = symbol_of(image, name)
+        if symbol is None:
+            raise _Missing(f"{kernel.file}: ptxas has made no code of {name}")
+        source = f"what {ptxas} makes of it{f' ({other})' if other else ''}"
+        return _Found(image, symbol, image.ptx or text, source, place)
+
+
+class _Missing(TilesimError):
+    """There is no machine code to compare; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Machine code with the PTX that its line table is about. ``source`` says in words which it is,
+    ``place`` where a line of the PTX is."""
+
+    image: Image
+    symbol: Symbol
+    ptx: str
+    source: str
+    place: Place
+
+
+def _nowhere(line: int) -> Loc:
+    return Loc("", line)
+
+
+def _at_hand(kernel: PtxKernel) -> list[tuple[Image, str]]:
+    """The cubins that come with a PTX text, each with what reports call it."""
+    path = Path(kernel.place)
+    if kernel.embedded is not None:
+        if kernel.embedded.image is not None:
+            return [(kernel.embedded.image, f"the code of {path}")]
+        images = read(path).images
+        return [(one, f"the code of {path}") for one in images if one.arch == kernel.embedded.arch]
+    beside = path.with_suffix(".cubin")
+    if not beside.is_file():
+        return []
+    try:
+        return [(Image(read_regular(beside, MOST_BYTES), str(beside)), f"the code of {beside}")]
+    except OSError as error:
+        raise CubinError(f"{beside} cannot be read: {error.strerror}") from error
+
+
+def _limit(kernel: PtxKernel) -> int | None:
+    """The most registers of a thread that the launch says."""
+    says = next(
+        (e.directives for e in kernel.module().entries if e.name == kernel.launch.entry), {}
+    )
+    return None if "maxnreg" in says or kernel.embedded is not None else kernel.launch.registers
+
+
+def _places(program: Mir, file: str) -> Place:
+    """Where lines of a PTX text are: in the source, if an instruction of them has a position."""
+    known = {i.loc.innermost.line: i.loc for i in program.code if i.loc.innermost.file == file}
+    return lambda line: known.get(line, Loc(file, line))
+
+
+def _emitted(program: Program) -> _Found:
+    """What NVRTC makes of the CUDA C++ that is emitted for a program."""
+    from tilesim.gpu.compile import compile_cubin, versions  # an extra
+    from tilesim.gpu.emit import emit
+
+    source = emit(program)
+    made = compile_cubin(source)
+    version = versions()["nvrtc"]
+    image = Image(made.cubin, f"{program.name}, compiled by NVRTC {version}")
+    symbol, ptx = symbol_of(image, source.entry), image.ptx
+    if symbol is None or ptx is None:
+        raise _Missing(f"NVRTC {version} has embedded no PTX")
+
+    def place(line: int) -> Loc:
+        found = lines.get(line)
+        loc = None if found is None else source.loc(found)
+        return Loc(program.name, 0) if loc is None else loc
+
+    lines = _source_lines(image, symbol)
+    said = f"the CUDA C++ that tilesim emits, compiled by NVRTC {version},"
+    return _Found(image, symbol, ptx, said, place)
+
+
+def _source_lines(image: Image, symbol: Symbol) -> dict[int, int]:
+    """By line of the PTX, the line of the emitted source that its machine code comes from."""
+    from tilesim.cubin.disassembly import disassemble
+
+    (code,) = disassemble(image, (symbol,))
+    found: dict[int, int] = {}
+    for _, one in sorted(code.code.items()):
+        if one.ptx is not None and one.lines:
+            found.setdefault(one.ptx, one.lines[-1].line)
+    return found

@@ -1,0 +1,172 @@
+"""What is said of the machine code of a kernel beside the verdict on its PTX (``--sass``).
+
+A report with machine code is about both: it fails if the machine code synchronises less than the
+PTX, and proves nothing if that could not be decided. `MachineCode.ptx` is the verdict on the PTX
+alone; the two are never told apart by anything but these words: *in PTX*, *in machine code*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from tilesim.checker import Report
+from tilesim.checker.assumptions import MACHINE_CODE
+from tilesim.findings.finding import Finding, Participant
+from tilesim.ir.loc import Loc
+from tilesim.ir.program import Verdict
+from tilesim.ptx.demangle import short
+from tilesim.records import dataclass, replace
+from tilesim.translation.validation import Difference, Undecided, Validation
+from tilesim.wording import count
+
+#: ``validated``: it synchronises as the PTX says, or more; ``failed``: less; ``undecided``: that
+#: could not be shown; ``none``: there is none that could be compared
+Kind = Literal["validated", "failed", "undecided", "none"]
+#: where a line of a PTX is, for reports
+Place = Callable[[int], Loc]
+RULE: Final = "translation"
+_FIX = (
+    "compile with another ptxas and compare (--ptxas PATH); if that one is right, report this one "
+    "to NVIDIA, else report the comparison to tilesim"
+)
+#: reasons of what is undecided that are said
+_MOST = 4
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """The machine code of a kernel. ``ptx`` is the verdict on the PTX alone, ``source`` which code
+    it is, in words, ``missing`` why there is none that could be compared (else empty)."""
+
+    kind: Kind
+    ptx: Verdict
+    source: str
+    validation: Validation | None = None
+    missing: str = ""
+
+    @property
+    def said(self) -> str:
+        """What was found, in a sentence without a full stop."""
+        if self.validation is None:
+            return f"not compared: {self.missing}"
+        words = {"validated": "validated", "failed": "FAILED", "undecided": "not decided"}
+        counts = "; ".join(filter(None, (_outcomes(self.validation), _relations(self.validation))))
+        return f"{words[self.kind]}: {self.source} against its PTX: {counts}"
+
+    @property
+    def head(self) -> str:
+        """What stands behind the kernel in the first line of a report."""
+        match self.kind:
+            case "validated":
+                return ", machine code validated"
+            case "failed":
+                return f" in machine code, {self.ptx.upper()} in PTX"
+            case "undecided":
+                return f", {self.ptx.upper()} in PTX, machine code not decided"
+            case _:
+                return f", {self.ptx.upper()} in PTX, machine code not compared"
+
+
+def _outcomes(validation: Validation) -> str:
+    """How many synchronising instructions have which outcome."""
+    total = len(validation.instructions)
+    each = ", ".join(f"{number} {outcome}" for outcome, number in validation.outcomes.items())
+    return f"{count(total, 'synchronising instruction')}{f' ({each})' if each else ''}"
+
+
+def _relations(validation: Validation) -> str:
+    """How many relations there are, by what became of them."""
+    sums = {
+        word: sum(getattr(one, word) for one in validation.relations.values())
+        for word in ("shown", "explained", "lost", "undecided")
+    }
+    each = ", ".join(f"{number} {word}" for word, number in sums.items() if number)
+    return f"{count(sum(sums.values()), 'relation')}{f' ({each})' if each else ''}"
+
+
+def kind_of(validation: Validation) -> Kind:
+    """What a comparison comes to."""
+    if validation.findings or any(one.lost for one in validation.relations.values()):
+        return "failed"
+    if "lost" in validation.outcomes:
+        return "failed"
+    open_ = any(one.undecided for one in validation.relations.values())
+    if validation.undecided or open_ or "undecided" in validation.outcomes:
+        return "undecided"
+    return "validated"
+
+
+def combined(report: Report, code: MachineCode, place: Place) -> Report:
+    """The report on the PTX with what was found in its machine code.
+
+    Args:
+        report: on the PTX alone.
+        place: where a line of that PTX is.
+    """
+    match code.kind:
+        case "validated":
+            kept = tuple(one for one in report.leanings if one.name != MACHINE_CODE)
+            return replace(report, leanings=kept)
+        case "failed":
+            assert code.validation is not None
+            found = tuple(_findings(code.validation, code.source, place))
+            return replace(report, verdict="failed", findings=(*report.findings, *found))
+        case _:
+            proved = report.verdict in ("proved", "exhausted")
+            weaker: Verdict = "bounded" if proved else report.verdict
+            return replace(report, verdict=weaker, reasons=(*report.reasons, *_reasons(code)))
+
+
+def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
+    """The differences by which the machine code synchronises less."""
+    for one in validation.findings:
+        yield Finding(
+            RULE, one.sentence.rstrip("."), tuple(_sides(one, validation, place)),
+            notes=(f"{one.kind}, seen by {one.rule}, in {source}",), fix=_FIX,
+        )  # fmt: skip
+    if not validation.findings:
+        for lost in (one for one in validation.instructions if one.outcome == "lost"):
+            side = Participant(
+                _role("PTX", validation), 0, None, f"has {lost.text}", place(lost.line)
+            )
+            yield Finding(
+                RULE, lost.why or f"{lost.kind} is not in the machine code", (side,),
+                notes=(f"lost, in {source}",), fix=_FIX,
+            )  # fmt: skip
+
+
+def _sides(one: Difference, validation: Validation, place: Place) -> Iterator[Participant]:
+    loc = place(one.line)
+    yield Participant(_role("PTX", validation), 0, None, f"has {one.text}", loc)
+    if one.other is not None:
+        line, text = one.other
+        yield Participant(_role("PTX", validation), 0, None, f"has {text}", place(line))
+    has = "has nothing for it" if one.pc is None else f"has {one.sass} at {one.pc:#x}"
+    yield Participant(_role("SASS", validation), 0, None, has, loc)
+
+
+def _role(form: str, validation: Validation) -> str:
+    return f"{form} of {short(validation.kernel)}"
+
+
+def _reasons(code: MachineCode) -> Iterator[str]:
+    """Why nothing is proved of the machine code."""
+    if code.validation is None:
+        yield f"the machine code is not compared: {code.missing}"
+        return
+    undecided = code.validation.undecided
+    left = sum(one.undecided for one in code.validation.relations.values())
+    total = len(undecided)
+    yield (
+        f"the machine code is not decided: {count(total, 'comparison')} and "
+        f"{count(left, 'relation')} in {code.source}"
+    )
+    for one in undecided[:_MOST]:
+        yield f"undecided: {_undecided(one)}"
+    if total > _MOST:
+        yield f"and {total - _MOST} more"
+
+
+def _undecided(one: Undecided) -> str:
+    return f"{one.kind} at line {one.line} of the PTX, {one.text}: {one.why}"
