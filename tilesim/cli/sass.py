@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tilesim.autopsy.find_ptx import plain
@@ -21,6 +22,10 @@ from tilesim.records import dataclass
 from tilesim.report.machine_code import MachineCode, Place, combined, kind_of
 from tilesim.translation import TranslationError, validate
 
+#: how PTX synchronises: a comparison of none of these instructions says nothing
+_SYNCHRONISES = re.compile(
+    r"\b(mbarrier|barrier|bar|fence|membar|wgmma|tcgen05|cp\.async|griddepcontrol)\."
+)
 #: bytes of a cubin that lies beside a PTX file, at most
 MOST_BYTES = 256 << 20
 
@@ -42,6 +47,8 @@ class Sass:
         try:
             found = self._found(target, program)
             validation = validate(found.image, found.symbol, found.ptx)
+            if not validation.instructions and _SYNCHRONISES.search(found.ptx):
+                raise _Missing("none of its synchronising instructions is known")
         except (CubinError, TranslationError, TargetError, _Missing) as error:
             why = " ".join(str(error).split())
             missing = MachineCode("none", report.verdict, "", missing=why)

@@ -1,0 +1,244 @@
+"""``tilesim check --sass``: what is said of machine code beside the verdict on its PTX."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cubin.compiled import image
+from tilesim.cli import sass
+from tilesim.cubin import ptxas
+from tilesim.cubin.image import Image, Symbol
+from tilesim.translation import Difference, Relations, Translated, Undecided, Validation
+from tilesim.translation.validation import RelationKind
+
+from .conftest import Invoke, Write
+from .test_programs import CUBIN_LAUNCH, SOURCE, put
+
+RIGHT = f"#define ARRIVES\n{SOURCE}"
+ARRIVE = Translated("mbarrier.arrive", 0, "mbarrier.arrive.shared::cta.b64 _, [%r2];", None, "kept")
+WEAKER = Difference(
+    "lost", "deleted", "weaker", 0, ARRIVE.text,
+    "The arrival orders the store before it, and the machine code does not.", 0x150, "SYNCS.ARRIVE",
+)  # fmt: skip
+
+
+def line_of(text: str, what: str) -> int:
+    return next(n for n, line in enumerate(text.split("\n"), 1) if what in line)
+
+
+def answers(
+    monkeypatch: pytest.MonkeyPatch, *differences: Difference, undecided: int = 0, lost: int = 0
+) -> list[tuple[str, str]]:
+    """What the comparison is to say from now on; which code of which PTX it is asked about."""
+    asked = []
+
+    def validate(image: Image, function: Symbol, ptx: str) -> Validation:
+        line = line_of(ptx, "mbarrier.arrive.")
+        found = tuple(
+            Difference(d.kind, d.rule, d.effect, line, d.text, d.sentence, d.pc, d.sass)
+            for d in differences
+        )
+        asked.append((function.name, ptx))
+        open_ = tuple(Undecided("order", line, ARRIVE.text, "two copies") for _ in range(undecided))
+        release: RelationKind = "release"
+        relations = {release: Relations(40, 2, lost, undecided)}
+        return Validation(
+            "k",
+            image.arch,
+            "13.0.88",
+            (ARRIVE,),
+            (),
+            relations,
+            found,
+            open_,
+        )
+
+    monkeypatch.setattr(sass, "validate", validate)
+    return asked
+
+
+@pytest.fixture
+def cubin(write: Write) -> str:
+    write("k.cu", RIGHT)
+    put("k.cubin", image(RIGHT).data, CUBIN_LAUNCH)
+    return "k.cubin"
+
+
+def test_a_proof_says_that_its_machine_code_was_validated(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    asked = answers(monkeypatch)
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 0
+    assert result.output.startswith("PROVED k.cubin::k, machine code validated\n")
+    said = " ".join(result.output.split())
+    assert (
+        "sass validated: the code of k.cubin against its PTX: 1 synchronising instruction "
+        "(1 kept); 42 relations (40 shown, 2 explained)" in said
+    )
+    assert asked == [("k", image(RIGHT).ptx)]
+
+
+def test_without_it_a_proof_leans_on_machine_code_that_does_what_the_ptx_does(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch)
+
+    def leanings(*options: str) -> set[str]:
+        result = tilesim_cli("check", cubin, "--format", "json", *options)
+        return {one["name"] for one in json.loads(result.stdout)["results"][0]["leanings"]}
+
+    assert leanings() == {"program-order", "machine-code"}
+    assert leanings("--sass") == {"program-order"}
+    denied = tilesim_cli("check", cubin, "--deny", "machine-code")
+    assert denied.exit_code == 1
+    assert "machine code that ptxas makes" in denied.output
+    assert tilesim_cli("check", cubin, "--sass", "--deny", "machine-code").exit_code == 0
+
+
+def test_a_loss_fails_the_machine_code_and_not_the_ptx(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch, WEAKER, lost=1)
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 1
+    first, *lines = result.output.splitlines()
+    assert first == "FAILED k.cubin::k in machine code, PROVED in PTX  (translation)"
+    said = " ".join(" ".join(lines).split())
+    assert "translation: The arrival orders the store before it, and the machine code" in said
+    assert f"PTX of k: has {ARRIVE.text}" in said
+    assert "SASS of k: has SYNCS.ARRIVE at 0x150" in said
+    assert "k.cu:11" in said
+    assert "sass FAILED: the code of k.cubin against its PTX" in said
+    assert "43 relations (40 shown, 2 explained, 1 lost)" in said
+
+
+def test_every_format_has_it(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch, WEAKER, lost=1)
+
+    def report(form: str) -> str:
+        return tilesim_cli("check", cubin, "--sass", "--format", form).stdout
+
+    (entry,) = json.loads(report("json"))["results"]
+    code = entry["machine_code"]
+    assert (entry["verdict"], code["verdict"], code["ptx"]) == ("failed", "failed", "proved")
+    assert [f["rule"] for f in entry["findings"]] == ["translation"]
+    assert code["relations"] == {
+        "release": {"shown": 40, "explained": 2, "lost": 1, "undecided": 0}
+    }
+    (difference,) = code["differences"]
+    assert (difference["effect"], difference["pc"], difference["sass"]) == (
+        "weaker", 0x150, "SYNCS.ARRIVE",
+    )  # fmt: skip
+    log = json.loads(report("sarif"))
+    (found,) = log["runs"][0]["results"]
+    assert (found["ruleId"], found["level"]) == ("translation", "error")
+    assert ARRIVE.text.split()[0] in json.dumps(found["locations"])
+    suite = ElementTree.fromstring(report("junit"))
+    assert suite.get("failures") == "1"
+    assert "in machine code, PROVED in PTX" in "".join(suite.itertext())
+    tilesim_cli("check", cubin, "--sass", "--html", "page.html")
+    assert "FAILED: the code of k.cubin against its PTX" in Path("page.html").read_text()
+    brief = tilesim_cli("check", cubin, "--sass", "-q").output
+    assert "FAILED k.cubin::k: translation: The arrival orders" in brief
+
+
+def test_what_is_undecided_proves_nothing_of_the_machine_code(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch, undecided=6)
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 3
+    assert result.output.startswith("BOUNDED k.cubin::k, PROVED in PTX, machine code not decided\n")
+    said = " ".join(result.output.split())
+    assert "the machine code is not decided: 6 comparisons and 6 relations" in said
+    assert "undecided: order at line" in said
+    assert "two copies" in said
+    assert "and 2 more" in said
+    assert tilesim_cli("check", cubin, "--sass", "--accept", "bounded").exit_code == 0
+
+
+def test_a_comparison_of_nothing_validates_nothing(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    nothing = Validation("k", "sm_90a", None, (), (), {}, (), ())
+    monkeypatch.setattr(sass, "validate", lambda *_: nothing)
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 3
+    assert "none of its synchronising instructions is known" in result.output
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ptxas that writes what it is told into a file, and has compiled `RIGHT` already."""
+    (tmp_path / "made").write_bytes(image(RIGHT).data)
+    path = tmp_path / "ptxas"
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import shutil, sys\n"
+        "if sys.argv[1] == '--version': print('Cuda compilation tools, release 13.0, V13.0.88')\n"
+        "elif '.version 99' in open(sys.argv[-3]).read():\n"
+        "    sys.exit('ptxas x.ptx, line 1; fatal   : Unsupported .version 99.0')\n"
+        f"else: shutil.copy('{tmp_path}/made', sys.argv[-1])\n"
+        f"open('{tmp_path}/told', 'a').write(' '.join(sys.argv[1:4]) + '\\n')\n"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(ptxas, "_places", lambda: iter(()))
+    return path
+
+
+def test_ptx_is_compiled_by_the_ptxas_that_is_named(
+    fake: Path, write: Write, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    asked = answers(monkeypatch)
+    ptx = image(RIGHT).ptx
+    assert ptx is not None
+    write("k.ptx", ptx)
+    write("k.json", json.dumps({**CUBIN_LAUNCH, "registers": 40}))
+    result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
+    assert result.exit_code == 0, result.output
+    assert f"what ptxas 13.0.88 ({fake}) makes of it" in " ".join(result.output.split())
+    assert (fake.parent / "told").read_text().split("\n")[1].startswith("-arch=sm_90a -lineinfo")
+    assert "--maxrregcount=40" in (fake.parent / "told").read_text()
+    assert len(asked) == 1
+    result = tilesim_cli("check", "k.ptx", "--sass")
+    assert result.exit_code == 3
+    assert "there is no ptxas: install the CUDA toolkit" in " ".join(result.output.split())
+    write("k.ptx", ptx.replace(".version ", ".version 99.0 //"))
+    result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
+    assert "refuses the PTX: Unsupported .version 99.0" in " ".join(result.output.split())
+
+
+def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(
+    fake: Path, write: Write, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch)
+    ptx = image(RIGHT).ptx
+    assert ptx is not None
+    write("k.ptx", f"// a comment\n{ptx}")
+    write("k.json", json.dumps(CUBIN_LAUNCH))
+    Path("k.cubin").write_bytes(image(RIGHT).data)
+    said = " ".join(tilesim_cli("check", "k.ptx", "--sass").output.split())
+    assert "validated: the code of k.cubin against its PTX" in said
+    Path("k.cubin").write_bytes(image(SOURCE).data)
+    result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
+    assert "(the code of k.cubin was compiled from other PTX)" in " ".join(result.output.split())
+
+
+def test_what_does_not_go_together(cubin: str, tilesim_cli: Invoke) -> None:
+    for options, says in (
+        (("--ptxas", "x"), "--ptxas is for --sass"),
+        (("--sass", "--for-all", "n"), "without --for-all"),
+        (("--sass", "--replay", "w.json"), "without --replay"),
+    ):
+        result = tilesim_cli("check", cubin, *options)
+        assert result.exit_code == 2
+        assert says in result.output
