@@ -33,7 +33,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("run", "good.py", "--backend", "cpu"): "'cpu' is not one of 'sim', 'gpu', 'both'",
     ("run", "good.py", "--perturb", "-1"): "-1 is not in the range 0<=x<=10000",
     ("emit",): "missing argument 'TARGET' (see tilesim emit --help)",
-    ("emit", "folder"): "folder is a folder without .tile, .mir or .ptx files",
+    ("emit", "folder"): "folder is a folder without .tile, .mir, .ptx, .cubin or .fatbin files",
     ("emit", "good.py", "more"): "got unexpected extra argument (more)",
     ("emit", "good.py", "-o", ""): "the name is empty",
     ("emit", "good.py", "-o", "text/x.cu"): "cannot write text/x.cu: text is a file, no folder",
