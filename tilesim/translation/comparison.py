@@ -45,6 +45,10 @@ class Comparison(Subject):
             outcome, why = explanations.without_sass(self, event)
         elif event in self._explained:
             outcome, why = "moved", self._explained[event]
+        if not why and any(
+            self.translation.sass.code[pc].ptx == pair.step.place.line for pc in self.selected
+        ):
+            why = "in a launch with clusters; without, ptxas selects another barrier, or none"
         return Translated(
             pair.kind,
             pair.step.place.line,

@@ -45,6 +45,12 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
         return "merged", (
             f"its bytes are expected by the arrival of line {line}, which is pending until then"
         )
+    if kind.name == "setmaxnreg" and not any(
+        kind.name == "setmaxnreg"
+        for event, kind in enumerate(subject.masks.kinds)
+        if event in subject.sass.copies
+    ):
+        return "deleted", "ptxas ignores all of them, as it says (C7508)"
     if kind.idempotent:
         other = neighbour(subject, event)
         if other is not None:

@@ -18,6 +18,8 @@ from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
 from tilesim.translation.conditions import Condition
 
+#: instructions of a branch by which ptxas makes two of a cluster barrier, at most
+_SELECTED = 6
 #: nodes of a graph, with code that is called counted at each call
 MOST_NODES = 1 << 18
 
@@ -43,9 +45,32 @@ def ptx_nodes(kernel: Kernel) -> list[Node]:
     return found
 
 
-def sass_nodes(function: Function) -> list[Node]:
+def of_clusters(function: Function, lines: Collection[int]) -> dict[int, int]:
+    """Where branches go on in a launch with clusters: those by which ptxas selects, on lines of
+    cluster barriers (``lines``, of the PTX), what it makes of them in a launch without."""
+    code = function.code
+
+    def has_barrier(pc: int) -> bool:
+        for place in range(pc, pc + _SELECTED * WIDTH, WIDTH):
+            one = code.get(place)
+            if one is None or one.base == "BRA" or one.ptx not in lines:
+                return False
+            if one.base.startswith("UCGABAR"):
+                return True
+        return False
+
+    found: dict[int, int] = {}
+    for pc, one in code.items():
+        if one.base == "BRA" and one.ptx in lines and len(function.successors[pc]) > 1:
+            arms = [place for place in function.successors[pc] if has_barrier(place)]
+            if len(arms) == 1:
+                found[pc] = arms[0]
+    return found
+
+
+def sass_nodes(function: Function, selected: Mapping[int, int]) -> list[Node]:
     """The instructions of a kernel in SASS that can be reached; code that is called stands there
-    once for each place that it is called from.
+    once for each place that it is called from. ``selected``: the only place that some go on at.
 
     ``BRA.U.ANY`` ends the loop in which each lane in turn is elected for an instruction of the
     uniform datapath: the instruction is executed once or more, as one.
@@ -68,7 +93,9 @@ def sass_nodes(function: Function) -> list[Node]:
         one = function.code[pc]
         following: Iterable[tuple[int, tuple[int, ...]]]
         after = pc + WIDTH
-        if one.base == "CALL":
+        if pc in selected:
+            following = [(selected[pc], calls)]
+        elif one.base == "CALL":
             if one.target is not None and len(calls) < 4 and after not in calls:
                 following = [(one.target, (*calls, after))]
             else:
@@ -243,6 +270,15 @@ class Graph:
             sources[block] = self._joined(self.bits(node) for node in behind)
         return self._forward(sources, self._at_made(made))
 
+    def since_made(self, made: Mapping[int, int]) -> dict[int, int]:
+        """By block, of all paths: what is passed on those from where the value is made on, which
+        ``made`` says what they have passed; other paths are not looked at."""
+        entry = self._at_made(made)
+        todo = _Worklist(self.rank, entry)
+        while (block := todo.pop()) is not None:
+            self._spread(block, entry[block] | self._passed[block], entry, {}, todo)
+        return entry
+
     def _at_made(self, made: Mapping[int, int]) -> dict[int, int]:
         return {block: made[n] for block, n in self._made_blocks.items() if n in made}
 
@@ -274,7 +310,7 @@ class Graph:
         todo: _Worklist,
     ) -> None:  # fmt: skip
         for one in self.following[block]:
-            if one in fixed or one in self._made_blocks:
+            if one in fixed or (one in self._made_blocks and self._value is not None):
                 continue
             old = entry.get(one)
             new = out if old is None else old & out
@@ -429,10 +465,11 @@ def ptx_text(
 
 
 def sass_text(
-    function: Function, events: Mapping[int, Sequence[int]], conditions: Mapping[int, Condition]
-) -> Text:
-    """A kernel in SASS; events by pc."""
-    nodes = sass_nodes(function)
+    function: Function, events: Mapping[int, Sequence[int]], conditions: Mapping[int, Condition],
+    selected: Mapping[int, int],
+) -> Text:  # fmt: skip
+    """A kernel in SASS; events by pc; ``selected`` as `of_clusters` says."""
+    nodes = sass_nodes(function, selected)
     elected = _elected(function)
     at: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
@@ -451,8 +488,8 @@ def sass_text(
             if len(goal) == 1:
                 taken[number] = goal[0]
     nodes_of = {
-        condition.made: frozenset(n for pc in condition.made for n in at.get(pc, ()))
-        for condition in conditions.values()
+        made: frozenset(n for pc in made for n in at.get(pc, ()))
+        for made in {condition.made for condition in conditions.values()}
     }
     known = {
         number: Condition(found.value, found.holds, nodes_of[found.made])
@@ -542,10 +579,12 @@ def _contracted(
     for number in kept:
         following = {behind(one) for one in nodes[number].successors}
         contracted.append(Node(nodes[number].place, tuple(sorted(following - {-1}))))
+    made = {
+        one: frozenset(renamed[n] for n in one if n in renamed)
+        for one in {condition.made for condition in conditions.values()}
+    }
     moved = {
-        renamed[n]: Condition(
-            one.value, one.holds, frozenset(renamed[m] for m in one.made if m in renamed)
-        )
+        renamed[n]: Condition(one.value, one.holds, made[one.made])
         for n, one in conditions.items()
         if n in renamed
     }

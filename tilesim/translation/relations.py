@@ -115,6 +115,8 @@ class Facts:
             of_node = self._plain(statement, node, nodes) | self._same(statement, node, event)
             for value in tried:
                 of_node |= self._by_case(statement, node, nodes, value)
+            if statement == "between":
+                of_node |= self._since_executed(node, nodes)
             found &= of_node
         return found
 
@@ -170,15 +172,35 @@ class Facts:
                 found &= self._if(statement, node, nodes, value, holds)
         return found
 
+    def _since_executed(self, node: int, nodes: Sequence[int]) -> int:
+        """Between, where one condition guards all copies: it holds from one of them on, until its
+        value is computed anew."""
+        conditions = [self.graph.text.conditions.get(one) for one in nodes]
+        first = conditions[0]
+        if first is None or any(one != first for one in conditions):
+            return 0
+        given = self._graph(first.value, holds=first.holds)
+        entry = given.since(nodes, {})
+        made = {
+            one: given.until_since(one, nodes, entry)
+            for one in first.made
+            if given.is_reached_since(one, nodes, entry)
+        }
+        plain = Graph(self.graph.text, self._every, made=first.made)
+        return given.until_since(node, nodes, entry) & plain.until(node, plain.since_made(made))
+
+    def _graph(self, value: Hashable, *, holds: bool) -> Graph:
+        if (value, holds) not in self._given:
+            self._given[value, holds] = Graph(
+                self.graph.text, self._every, value, holds=holds, made=self._made[value]
+            )
+        return self._given[value, holds]
+
     def _if(
         self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable, holds: bool
     ) -> int:  # fmt: skip
         made = self._made[value]
-        if (value, holds) not in self._given:
-            self._given[value, holds] = Graph(
-                self.graph.text, self._every, value, holds=holds, made=made
-            )
-        graph = self._given[value, holds]
+        graph = self._graph(value, holds=holds)
         key = statement, value, holds, tuple(nodes) if statement == "between" else ()
         facts = self._cases.get(key)
         if facts is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilesim.cubin.sass import Instruction, SourceLine
-from tilesim.translation import guards
-from tilesim.translation.flow import ptx_text, sass_text
+from tilesim.translation import guards, predicates
+from tilesim.translation.flow import of_clusters, ptx_text, sass_text
 from tilesim.translation.pairing import Event
 from tilesim.translation.pairs import Pair, Translation
 from tilesim.translation.relations import Facts, Masks
@@ -33,7 +33,10 @@ class Subject:
                 at_pc.setdefault(copy.pc, []).append(event)
         kernel, function = translation.ptx, translation.sass
         self.ptx = Facts(ptx_text(kernel, at_number, guards.ptx_conditions(kernel)), every)
-        self.sass = Facts(sass_text(function, at_pc, guards.sass_conditions(function)), every)
+        conditions = predicates.unified(function, guards.sass_conditions(function))
+        clusters = {line for line, kind in self.events if kind.startswith("barrier.cluster.")}
+        self.selected = of_clusters(function, clusters)
+        self.sass = Facts(sass_text(function, at_pc, conditions, self.selected), every)
         self.paired = frozenset(at_pc)
 
     def text(self, event: int) -> str:

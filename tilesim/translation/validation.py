@@ -27,7 +27,7 @@ class Translated:
 
     ``kind`` is a row of `tilesim.translation.classes`, ``line`` its line in the PTX (from 1) and
     ``text`` what stands there, ``pcs`` its copies in SASS (bytes from the function's beginning),
-    ``why`` a sentence, empty for ``kept``.
+    ``why`` a sentence, mostly empty for ``kept``.
     """
 
     kind: str
