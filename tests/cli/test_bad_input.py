@@ -195,11 +195,11 @@ def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: In
         ("missing.py", "missing.py: no such file"),
         ("goood.py", "goood.py: no such file (did you mean good.py?)"),
         ("no/such/folder/k.py", "no/such/folder/k.py: no such file"),
-        ("notes.txt", "notes.txt is no .py, .tile, .mir or .ptx file"),
+        ("notes.txt", "notes.txt is no .py, .tile, .mir, .ptx file, and no program or cubin"),
         (
             ".",
-            ". is a folder without .tile, .mir or .ptx files; Python files are run only if they "
-            "are named: ./*.py",
+            ". is a folder without .tile, .mir, .ptx, .cubin or .fatbin files; Python files are "
+            "run only if they are named: ./*.py",
         ),
         ("no.such.module::k", "there is no file and no module no.such.module"),
         ("not-a-module", "there is no file and no module not-a-module"),

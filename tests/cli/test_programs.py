@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pytest
 from tests.capture.test_fatbin import entry, fatbin, program
 from tests.cubin.compiled import image
 
-from .conftest import Invoke, Write
+from .conftest import ROOT, Invoke, Write
 from .test_ptx import LAUNCH
 from .test_ptx import PTX as WAITS
 
@@ -214,3 +215,36 @@ def test_damaged_files_are_one_line(write: Write, tilesim_cli: Invoke) -> None:
         result = tilesim_cli("check", f"./{name}")
         assert result.exit_code in (0, 1, 2, 3), (number, name, result.output)
         assert "Traceback" not in result.output
+
+
+DUMPS = ROOT / "tests" / "autopsy" / "dumps"
+
+
+def test_a_dump_has_the_ptx_and_the_launch(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    put("hang.nvcudmp.gz", (DUMPS / "relayed.nvcudmp.gz").read_bytes(), None)
+    result = tilesim_cli("check", "hang.nvcudmp.gz")
+    assert result.exit_code == 1
+    assert result.output.startswith("FAILED hang.nvcudmp.gz::relayed  (deadlock)")
+    said = " ".join(result.output.split())
+    assert "initialised with 2, and 1 arrival is made on it per use" in said
+    assert "@%p7 mbarrier.init.shared::cta.b64 [%r22], 2;" in said
+    assert "as in hang.nvcudmp.gz; its dynamic shared memory has 16385 to 16512 bytes" in said
+    assert "how large arg5 is is not in the dump" in said
+    result = tilesim_cli("check", "hang.nvcudmp.gz::other")
+    assert (result.exit_code, "it has relayed" in result.output) == (2, True)
+    result = tilesim_cli("check", "hang.nvcudmp.gz", "--launch", "x.json")
+    assert (result.exit_code, "has its launches itself" in result.output) == (2, True)
+
+
+def test_a_dump_of_several_kernels_has_a_target_for_each(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    data = gzip.decompress((DUMPS / "dependent.nvcudmp.gz").read_bytes())
+    put("d.nvcudmp", data, None)
+    result = tilesim_cli("check", "d.nvcudmp")
+    assert result.output.splitlines()[-1] == "2 kernels: 1 proved, 1 bounded"
+    assert tilesim_cli("check", "d.nvcudmp::second").exit_code == 0
+    put("d.nvcudmp", data[: len(data) // 2], None)
+    result = tilesim_cli("check", "d.nvcudmp")
+    assert result.exit_code == 2
+    assert "was it cut?" in result.output

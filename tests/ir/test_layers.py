@@ -19,7 +19,8 @@ strategies > kernels fuzz
 triton tilelang tilus cute cutile > recording > report capture
 gpu > conform > autopsy | predict | export
 checker > repair > mistakes | loader | translation
-sim.schedulers > sim.affine > sim.observers | autopsy.ptx_lines
+sim.schedulers > sim.affine > sim.observers
+autopsy.launch > autopsy.find_ptx > autopsy.core_dump autopsy.ptx_lines > autopsy.errors
 sim.machine | ptx | gpu.emit | cubin
 lib mark > dsl | transforms
 ir.verify > ir.checks ir.text > analysis | findings | proof
@@ -92,7 +93,7 @@ checker.verdict: .parallel
 # what only a mistake needs
 loader: .loader.programs
 # most targets are no machine code
-loader: .loader.machine_code
+loader: .loader.machine_code .loader.dumps
 cli.check: .cli.sass
 cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code

@@ -187,6 +187,8 @@ def _load(text: str, said: Given) -> tuple[Target, ...]:
     path = _existing(place)
     if path.is_dir():
         return tuple(target for file in files(place) for target in _load(file, said))
+    if kind_of(path) == "dump":
+        return _load_dump(path, place, name, bracketed, said)
     if path.suffix not in _SUFFIXES:
         return _load_code(path, place, name, bracketed, said)
     if path.suffix == PTX:
@@ -222,6 +224,23 @@ def _load_ptx(
     number = values.pop("launch", None)
     kernels = described(path, said.launches, _entry(place, name, said), number)
     return tuple(_passing(place, label, kernel, values) for label, kernel in kernels)
+
+
+def _load_dump(
+    path: Path, place: str, name: str, bracketed: Mapping[str, str], said: Given
+) -> tuple[Target, ...]:
+    """The launches in a core dump of a GPU."""
+    from tilesim.loader.dumps import kernels  # what only dumps need
+
+    if said.launches:
+        raise UsageError(f"{path} is a dump, which has its launches itself: without --launch")
+    values = {**bracketed, **said.params}
+    number = values.pop("launch", None)
+    return tuple(
+        _passing(place, label, one, values)
+        if isinstance(one, PtxKernel) else Target(label, place, closed=one)
+        for label, one in kernels(path, _entry(place, name, said), number)
+    )  # fmt: skip
 
 
 def _load_code(

@@ -128,7 +128,7 @@ def _findings(validation: Validation, source: str, place: Place) -> Iterator[Fin
     if not validation.findings:
         for lost in (one for one in validation.instructions if one.outcome == "lost"):
             side = Participant(
-                _role("PTX", validation), 0, None, f"has {lost.text}", place(lost.line)
+                _role("PTX", validation), 0, None, f"has {_mnemonic(lost.text)}", place(lost.line)
             )
             yield Finding(
                 RULE, lost.why or f"{lost.kind} is not in the machine code", (side,),
@@ -138,12 +138,19 @@ def _findings(validation: Validation, source: str, place: Place) -> Iterator[Fin
 
 def _sides(one: Difference, validation: Validation, place: Place) -> Iterator[Participant]:
     loc = place(one.line)
-    yield Participant(_role("PTX", validation), 0, None, f"has {one.text}", loc)
+    yield Participant(_role("PTX", validation), 0, None, f"has {_mnemonic(one.text)}", loc)
     if one.other is not None:
         line, text = one.other
-        yield Participant(_role("PTX", validation), 0, None, f"has {text}", place(line))
+        yield Participant(_role("PTX", validation), 0, None, f"has {_mnemonic(text)}", place(line))
     has = "has nothing for it" if one.pc is None else f"has {one.sass} at {one.pc:#x}"
     yield Participant(_role("SASS", validation), 0, None, has, loc)
+
+
+def _mnemonic(text: str) -> str:
+    """The name of an instruction of PTX; its line is shown besides."""
+    words = text.split()
+    plain = (word for word in words if not word.startswith("@") and not word.endswith(":"))
+    return next(plain, text)
 
 
 def _role(form: str, validation: Validation) -> str:

@@ -209,7 +209,9 @@ def brief(result: Result) -> str:
     """A line for each thing that is wrong, ``file:line: FAILED kernel: rule: cause``; for a kernel
     that is open why it is."""
     shown = clean(result)
-    lines = (f"{line}\n" for line in _brief(shown, f"{verdict_of(shown).upper()} {shown.kernel}"))
+    code = shown.machine_code if isinstance(shown, Checked) else None
+    head = f"{verdict_of(shown).upper()} {shown.kernel}{code.head if code else ''}"
+    lines = (f"{line}\n" for line in _brief(shown, head))
     return inert("".join(lines))
 
 
@@ -308,7 +310,8 @@ def _summary(result: Result) -> str:
                 first = report.findings[0]
                 places = [story.short(loc) for loc in first.locations]
                 said = first.message if first.rule == "unsupported" else first.rule
-                return f"{said} ({', '.join(places)})"
+                code = "" if result.machine_code is None else result.machine_code.head
+                return f"{said} ({', '.join(places)}){code}"
             if report.for_all is not None and not report.for_all.proved:
                 why = report.for_all.obstacle
                 return report.for_all.said + (f": {why}" if why is not None else "")
