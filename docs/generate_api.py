@@ -156,8 +156,8 @@ def _type(annotation: Any) -> str:
     return text.replace("ndarray[tuple[Any, ...], dtype[Any]]", "NDArray[Any]")
 
 
-def page() -> str:
-    """The whole page."""
+def public() -> list[tuple[str, Any]]:
+    """What the API has, by name: functions and classes."""
     things: list[tuple[str, Any]] = [
         (f"tilesim.{name}", getattr(tilesim, name))
         for name in ("check", "Report", "simulate", "Run", "replay", "explain", "kernel", "Kernel")
@@ -166,8 +166,12 @@ def page() -> str:
         (f"tilesim.autopsy.{name}", getattr(autopsy, name))
         for name in ("autopsy", "Autopsy", "render")
     ]
-    things.append(("tilesim.mark.check", mark.check))
-    lines = [line for name, thing in things for line in entry(name, thing)]
+    return [*things, ("tilesim.mark.check", mark.check)]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [line for name, thing in public() for line in entry(name, thing)]
     lines += ["", "## `tilesim.strategies`", "", _STRATEGIES, ""]
     lines += [
         f"* `{name}`: {_first(getattr(strategies, name))}"

@@ -20,6 +20,7 @@ from tilesim.autopsy.waits import GridDependencyWait, Group, MbarrierWait, Trap,
 from tilesim.cubin.disassembly import function_at
 from tilesim.cubin.image import Image
 from tilesim.cubin.sass import Function
+from tilesim.dsl.kernel import public
 from tilesim.ptx.demangle import readable
 from tilesim.records import dataclass, replace
 
@@ -127,6 +128,7 @@ class Autopsy:
         return 3 if states else 0
 
 
+@public
 def autopsy(
     path: Path | str,
     ptx: Path | str | None = None,

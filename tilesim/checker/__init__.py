@@ -13,7 +13,7 @@ from tilesim.checker.options import NO_LIMITS, searching
 from tilesim.checker.report import INTERRUPTED, Given, Report, Stats, whole
 from tilesim.checker.verdict import Checking
 from tilesim.checker.witness import Witness, repeat, replay
-from tilesim.dsl.kernel import Kernel, built
+from tilesim.dsl.kernel import Kernel, built, public
 from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -33,6 +33,7 @@ DEFAULT_BUDGET = 50_000
 
 
 @patient()
+@public
 def check(
     program: Program | Mir | Kernel | Callable[..., Program | Mir],
     *,

@@ -18,7 +18,7 @@ from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.taint import flow_of
 from tilesim.checker.certificate_file import read
 from tilesim.checker.report import Claim, Values
-from tilesim.dsl.kernel import Kernel
+from tilesim.dsl.kernel import Kernel, public
 from tilesim.errors import InvalidProgram
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -70,6 +70,7 @@ def machine_form(program: Program | Mir) -> Mir:
     return program if isinstance(program, Mir) else lower(program)
 
 
+@public
 def recheck(
     certificate: Certificate | str, program: Program | Mir | Callable[..., Program | Mir], *,
     time_limit: timedelta | float | None = None, params: Mapping[str, Any] | None = None,

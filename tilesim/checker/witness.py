@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import simpy
 from numpy.typing import NDArray
 
-from tilesim.dsl.kernel import Kernel, built
+from tilesim.dsl.kernel import Kernel, built, public
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir.mir import Mir
@@ -213,6 +213,7 @@ def load(text: str) -> Witness:
     return Witness.from_dict(data)
 
 
+@public
 def replay(
     program: Program | Mir | Kernel,
     witness: Witness | Mapping[str, Any],

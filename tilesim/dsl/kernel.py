@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from tilesim.errors import UsageError
 from tilesim.ir.display import Shown
@@ -13,6 +14,7 @@ from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field
+from tilesim.wording import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, np.ndarray]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+#: flags of code with ``*args`` or ``**options``
+_TAKES_ANY = 0x4 | 0x8
 #: default values of a kernel's parameters, or overrides of them
 Params = Mapping[str, Any]
 
@@ -113,6 +119,34 @@ class Kernel(Shown):
         return self.build(**params)
 
 
+def public(function: Callable[P, T]) -> Callable[P, T]:
+    """``function``, written in Python, without ``*args`` and ``**options``.
+
+    Called with an argument that it does not take, it raises a `UsageError` that names the options
+    there are, where Python raises a `TypeError`.
+    """
+    code, name = function.__code__, function.__name__
+    assert not code.co_flags & _TAKES_ANY
+    most = code.co_argcount
+    names = code.co_varnames[code.co_posonlyargcount : most + code.co_kwonlyargcount]
+    known = ", ".join(names) or "none"
+
+    @wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> T:
+        unknown = sorted(given.keys() - set(names))
+        if unknown:
+            near = did_you_mean(unknown[0], names)
+            raise UsageError(f"{name} has no option {unknown[0]}{near}; it has {known}")
+        if len(args) > most:
+            raise UsageError(
+                f"{name} takes no more than {most} without a name, {len(args)} were given; by name "
+                f"it takes {known}"
+            )
+        return function(*args, **given)
+
+    return call
+
+
 @overload
 def kernel(function: Callable[..., None], /) -> Kernel: ...
 @overload
@@ -125,6 +159,7 @@ def kernel(
     reference: Callable[..., Arrays] | None = None,
     inputs: Callable[..., Arrays] | None = None,
 ) -> Callable[[Callable[..., None]], Kernel]: ...
+@public
 def kernel(
     function: Callable[..., None] | None = None,
     /,

@@ -9,6 +9,7 @@ from textwrap import indent, wrap
 from typing import Any
 
 from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES
+from tilesim.dsl.kernel import public
 from tilesim.errors import UsageError
 from tilesim.findings.rules import RULE_DOCS, RuleDoc, numbered
 from tilesim.layout import PLAIN, Style
@@ -18,6 +19,7 @@ _DENY = "tilesim check --deny {} takes a proof that leans on it for an error."
 _NUMBER = re.compile(r"[A-Ia-iUu]\d{1,2}")
 
 
+@public
 def explain(rule: str = "") -> str:
     """What a rule means, an example and its fix: of a finding (``"deadlock"``) or a number that
     findings name (``"A13"``); without one the list of findings.

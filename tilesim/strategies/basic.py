@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 
 from tilesim.arith.types import DTYPES, DType
+from tilesim.dsl.kernel import public
 from tilesim.ir.declarations import GlobalTensor, TensorMap
 from tilesim.ir.layout import Swizzle
 from tilesim.sim.machine.schedule import Chooser, PctChooser, RandomChooser, ReplayChooser
@@ -18,6 +19,7 @@ _GRAIN = 16
 _NO_MAP = ("pred",)
 
 
+@public
 def dtypes(*, tensor_map: bool = False) -> st.SearchStrategy[DType]:
     """A dtype; with ``tensor_map`` one that TMA can copy."""
     every = [d for d in DTYPES.values() if not tensor_map or d.name not in _NO_MAP]
@@ -25,6 +27,7 @@ def dtypes(*, tensor_map: bool = False) -> st.SearchStrategy[DType]:
     return st.sampled_from(whole)
 
 
+@public
 @st.composite
 def boxes(
     draw: st.DrawFn, dtype: DType, *, swizzle: Swizzle = 0, most_bytes: int = 8192
@@ -44,6 +47,7 @@ def boxes(
     return tuple(shape)
 
 
+@public
 @st.composite
 def tensor_maps(
     draw: st.DrawFn, *, dtype: DType | None = None, name: str = "A", most_bytes: int = 8192
@@ -59,6 +63,7 @@ def tensor_maps(
     return TensorMap(f"{name}_map", tensor, box, swizzle)
 
 
+@public
 def schedules() -> st.SearchStrategy[Chooser]:
     """A schedule policy: picks that are spelled out (these shrink), random, or PCT."""
     seeds = st.integers(0, 1 << 32)

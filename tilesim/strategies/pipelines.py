@@ -8,7 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 
-from tilesim.dsl.kernel import Kernel
+from tilesim.dsl.kernel import Kernel, public
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
 from tilesim.kernels.blackwell import matmul_v4 as blackwell
@@ -170,6 +170,7 @@ FAMILIES: dict[str, Callable[[], st.SearchStrategy[Example]]] = {
 }
 
 
+@public
 def correct_pipelines(families: Iterable[str] | None = None) -> st.SearchStrategy[Example]:
     """Pipelines that are correct by construction (in practice strictness).
 
@@ -189,6 +190,7 @@ def _as_made(draw: st.DrawFn, examples: st.SearchStrategy[Example]) -> Example:
     return replace(draw(examples))
 
 
+@public
 def mutations(
     program: Program, faults: Iterable[str] | None = None
 ) -> st.SearchStrategy[Mutant[Program]]:
@@ -201,6 +203,7 @@ def mutations(
     return st.sampled_from(every) if every else st.nothing()
 
 
+@public
 @st.composite
 def mutated_pipelines(
     draw: st.DrawFn, families: Iterable[str] | None = None, faults: Iterable[str] | None = None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.analysis.taint import names_addresses, written_by
 from tilesim.arith.types import numpy_dtype
-from tilesim.dsl.kernel import Kernel, built
+from tilesim.dsl.kernel import Kernel, built, public
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
@@ -470,6 +470,7 @@ class Simulation:
         return {name: array.tobytes() for name, array in run.outputs.items()}
 
 
+@public
 def simulate(
     program: Program | Mir | Kernel,
     inputs: Mapping[str, NDArray[Any]] | None = None,
