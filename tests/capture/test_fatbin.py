@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 import time
 from ctypes.util import find_library
+from pathlib import Path
 from struct import pack
 
 import pytest
 
+from tests.cubin.compiled import image as compiled
+from tilesim.capture.folder import Folder
 from tilesim.capture.modules import Loaded
 from tilesim.cubin import fatbin as module
 from tilesim.cubin.fatbin import FatbinError, chosen, image, targets, texts, texts_of_program
+from tilesim.ptx.launch import Launch
 
 TEXT = ".version 9.0\n.target sm_90a\n// " + "abcabcabc" * 40 + "\n"
 
@@ -215,3 +219,22 @@ def test_targets_in_hostile_texts_are_found_in_time() -> None:
     begin = time.process_time()
     assert targets(["\n" * 100_000 + "x", f".target sm_{'9' * 5000}"]) == ()
     assert time.process_time() - begin < 1
+
+
+def test_machine_code_with_lines_is_kept_beside_the_ptx(tmp_path: Path) -> None:
+    source = 'extern "C" __global__ void k(int *p) { *p = 1; }'
+    with_lines, without = compiled(source), compiled(source, lines=False)
+    assert with_lines.ptx is not None
+    text = entry(with_lines.ptx.encode())
+    cubins = entry(without.data, kind=2), entry(with_lines.data, kind=2)
+    loaded = Loaded(fatbin(text, *cubins), "sm_90a")
+    assert loaded.cubin("k") == with_lines.data
+    assert loaded.cubin("other") == Loaded(fatbin(text, cubins[0]), "sm_90a").cubin("k") == b""
+    assert Loaded(fatbin(text, entry(b"\x7fELF", kind=2)), "sm_90a").cubin("k") == b""
+    folder, launch = Folder(tmp_path), Launch("k", (1, 1, 1))
+    assert folder.write(loaded.text, launch, loaded.cubin("k")) == "k"
+    assert folder.write(loaded.text, launch) == "k_1"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "k.cubin", "k.json", "k.ptx", "k_1.json", "k_1.ptx",
+    ]  # fmt: skip
+    assert (tmp_path / "k.cubin").read_bytes() == with_lines.data

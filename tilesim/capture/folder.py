@@ -1,4 +1,8 @@
-"""The folder that captured kernels are written to: ``NAME.ptx`` with its ``NAME.json``."""
+"""The folder that captured kernels are written to: ``NAME.ptx`` with its ``NAME.json``.
+
+Beside them ``NAME.cubin`` is the machine code, if the program has some that says of which lines of
+the PTX it is made.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +45,22 @@ class Folder:
         self._seen.add(key)
         return True
 
-    def save(self, ptx: str, launch: Launch) -> None:
-        """Writes the pair, and says so."""
-        name = self.write(ptx, launch)
+    def save(self, ptx: str, launch: Launch, cubin: bytes = b"") -> None:
+        """Writes the pair, with the machine code if there is some, and says so."""
+        name = self.write(ptx, launch, cubin)
         grid = "x".join(map(str, launch.grid))
         say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
 
-    def write(self, ptx: str, launch: Launch) -> str:
-        """Writes the pair; its name."""
+    def write(self, ptx: str, launch: Launch, cubin: bytes = b"") -> str:
+        """Writes the pair, and beside it ``cubin``, if it is not empty; its name."""
         stem = file_stem(launch.entry)
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         name = f"{stem}_{number}" if number else stem
         write_whole(self.path / f"{name}.ptx", ptx)
         write_whole(self.path / f"{name}.json", dumps(launch))
+        if cubin:
+            write_whole(self.path / f"{name}.cubin", cubin)
         return name
 
     def skip(self, skipped: object) -> None:

@@ -97,7 +97,7 @@ class Launches:
             name = readable(kernel.name)
             self._folder.skip(f"{name}: it is given the address of a variable of a module")
             return
-        self._folder.save(text, launch)
+        self._folder.save(text, launch, kernel.loaded.cubin(kernel.name))
 
     def _arguments(self, kernel: Kernel, request: Request) -> Iterator[bytes]:
         """The bytes of every parameter."""

@@ -8,7 +8,9 @@ from math import prod
 from tilesim.capture import devices
 from tilesim.capture.errors import CudaError, Number
 from tilesim.cubin import fatbin
+from tilesim.cubin.errors import CubinError
 from tilesim.cubin.fatbin import FatbinError
+from tilesim.cubin.image import Image
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
@@ -45,6 +47,19 @@ class Loaded:
             f"it has PTX for {others} and none that runs on {self._target}: --target says which "
             "GPU the program is to find"
         )
+
+    def cubin(self, kernel: str) -> bytes:
+        """The machine code of a kernel that is beside its PTX; empty if there is none that embeds
+        PTX, which is what it can be compared with."""
+        try:
+            for data in fatbin.cubins(self._image):
+                image = Image(data)
+                own = image.arch == self._target and image.section(f".text.{kernel}") is not None
+                if own and image.ptx is not None:
+                    return data
+        except (CubinError, FatbinError):
+            pass  # the PTX is what is checked
+        return b""
 
     @cached_property
     def module(self) -> Module:
