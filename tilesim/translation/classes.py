@@ -149,12 +149,15 @@ KINDS: tuple[Kind, ...] = (
         "fence.mbarrier_init", "9.7.13.5", r"fence\.mbarrier_init", _NOTHING, absent=_ORDERED
     ),
     _kind(
+        "fence.acquire.cta", "9.7.13.5", r"fence\.acquire\.cta", r"MEMBAR", "a", absent=_ORDERED
+    ),
+    _kind(
         "fence.sync_restrict", "9.7.13.5", r"fence\.(?:acquire|release)\.sync_restrict", r"MEMBAR",
         absent=_ORDERED,
     ),
     _kind(
         "fence.proxy.async", "9.7.13.5", r"fence\.proxy\.async", r"FENCE\.VIEW\.ASYNC(?!\.T)", "p",
-        idempotent=True,
+        idempotent=True, unordered=True,
     ),
     _kind(
         "fence.proxy.tensormap", "9.7.13.5", r"fence\.proxy\.tensormap",
@@ -196,6 +199,15 @@ BY_NAME = {one.name: one for one in KINDS}
 WRITES = frozenset({"st.shared", "st.global", "st.generic", "atom"})
 #: kinds of accesses to shared memory, or that may be
 SHARED = frozenset({"ld.shared", "st.shared", "ld.generic", "st.generic", "atom"})
+#: kinds of which ``MEMBAR`` and ``FENCE`` can be a part, by their scope or proxies
+WITH_FENCE = frozenset(
+    {
+        "mbarrier.arrive", "mbarrier.wait", "barrier.cluster.arrive", "barrier.cluster.wait",
+        "fence", "fence.proxy.async", "fence.proxy.alias", "fence.proxy.tensormap", "st.release",
+        "ld.acquire", "atom.acq_rel", "atom.acquire", "atom.release", "tcgen05.wait.st", "bar",
+        "fence.sync_restrict", "st.async",
+    }
+)  # fmt: skip
 #: SASS that synchronises, by which inserted instructions are seen
 SYNCHRONISES = re.compile(
     r"SYNCS|ARRIVES|UTMA(?!PF|CCTL\.PF)|UBLK(?!PF)|DEPBAR\.LE|LDGDEPBAR|LDGSTS|WARPGROUP|"

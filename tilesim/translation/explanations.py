@@ -12,6 +12,7 @@ from tilesim.ptx.constants import Constants, read_by, set_by
 from tilesim.ptx.inline import At, Kernel, Not, Step
 from tilesim.ptx.liveness import targets
 from tilesim.records import dataclass
+from tilesim.translation import classes
 from tilesim.translation.classes import Kind
 from tilesim.translation.pairing import text
 from tilesim.translation.relations import Relation
@@ -223,7 +224,7 @@ def why_inserted(one: Instruction, kinds: list[Kind]) -> str:
     names = {kind.name for kind in kinds}
     if any(kind.expanded for kind in kinds):
         return ""
-    if one.base in ("MEMBAR", "FENCE") and names & _WITH_FENCE:
+    if one.base in ("MEMBAR", "FENCE") and names & classes.WITH_FENCE:
         return ""
     if one.base == "SYNCS" and "mbarrier.arrive" in names:
         return ""  # of cp.async.mbarrier.arrive: the pending count
@@ -243,13 +244,3 @@ def why_inserted(one: Instruction, kinds: list[Kind]) -> str:
     if one.base == "DEPBAR":
         return "waits for copies, or for a scoreboard"
     return "synchronises more than the PTX"
-
-
-_WITH_FENCE = frozenset(
-    {
-        "mbarrier.arrive", "mbarrier.wait", "barrier.cluster.arrive", "barrier.cluster.wait",
-        "fence", "fence.proxy.async", "fence.proxy.alias", "fence.proxy.tensormap", "st.release",
-        "ld.acquire", "atom.acq_rel", "atom.acquire", "atom.release", "tcgen05.wait.st", "bar",
-        "fence.sync_restrict", "st.async",
-    }
-)  # fmt: skip

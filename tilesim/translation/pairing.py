@@ -8,20 +8,27 @@ not shown, or values differ.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tilesim.cubin.operands import written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.ptx.inline import Kernel
 from tilesim.translation import classes
 from tilesim.translation.classes import Kind
 
-#: instructions between a wait and the branch to its loop, at most
+#: instructions between the first try of a wait and the branch to its loop, and between the
+#: beginning of that loop and its wait, at most
+_FAR = 1024
 _NEAR = 8
 #: lines of the PTX behind the one that the table gives, at most
 _LOOSE = 60
+
+#: the shape of a wgmma
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 Event = tuple[int, str]
 
@@ -112,6 +119,8 @@ class _Pairing:
         kinds = self.kinds_at.get(self.line(one), ())
         if any(classes.BY_NAME[kind].expanded for kind in kinds):
             return  # part of what ptxas makes of that
+        if one.base in ("FENCE", "MEMBAR") and classes.WITH_FENCE.intersection(kinds):
+            return  # part of that
         if one.base == "FENCE" and "mbarrier.init" in kinds:
             return  # inserted
         line = self.line(one)
@@ -125,46 +134,69 @@ class _Pairing:
             self.found[one.pc] = [min(near)]
 
     def _in_loop(self, one: Instruction) -> list[Event]:
-        """Of the first try of a wait: the events of the same instruction in the loop that a branch
-        behind it leads to."""
+        """Of the first try of a wait: the events of the same instruction in the loop to which the
+        branch leads that depends on it."""
         code = self.function.code
-        for after in range(one.pc + WIDTH, one.pc + _NEAR * WIDTH, WIDTH):
-            branch = code.get(after)
-            if branch is None or branch.target is None or branch.base != "BRA":
-                continue
-            for at in range(branch.target, branch.target + _NEAR * WIDTH, WIDTH):
-                other = code.get(at)
-                if (
-                    other is not None
-                    and at in self.found
-                    and (other.opcode, other.operands) == (one.opcode, one.operands)
-                ):
-                    return self.found[at]
+        results = {*written(one)}
+        pc = one.pc
+        for _ in range(_FAR):
+            pc += WIDTH
+            branch = code.get(pc)
+            if branch is None:
+                return []
+            if branch.base == "BRA" and branch.target is not None:
+                if branch.guard.lstrip("!") in results:
+                    return self._tries(one, branch.target)
+                if not branch.guard:
+                    return []
+            if not results.isdisjoint(written(branch)):
+                return []
+        return []
+
+    def _tries(self, one: Instruction, target: int) -> list[Event]:
+        for at in range(target, target + _NEAR * WIDTH, WIDTH):
+            other = self.function.code.get(at)
+            if (
+                other is not None
+                and at in self.found
+                and (other.opcode, other.operands) == (one.opcode, one.operands)
+            ):
+                return self.found[at]
         return []
 
     def _wgmmas(self) -> None:
-        """Pairs groups of HGMMAs, each ended by ``gsb0``, with groups of wgmmas, each ended by a
-        commit: that of which they have most lines; then one by one, if they are as many."""
+        """Pairs groups of HGMMAs, each ended by ``gsb0``, with groups of as many wgmmas of the same
+        shapes, each ended by a commit: that with the line of the fence before it, then that with
+        most of their lines."""
         of_ptx = _groups(self.kernel)
         run: list[Instruction] = []
+        fence = 0
         for one in self.function.code.values():
+            if one.base == "WARPGROUP" and "ARRIVE" in one.modifiers:
+                fence = self.line(one)
             if "GMMA" not in one.base or one.base.startswith("UTC") or never(one):
                 continue
             if classes.is_sass_of("wgmma", text(one)):
                 run.append(one)
             if "gsb0" in one.operands:
                 if run:
-                    self._wgmma_group(run, of_ptx)
-                run = []
+                    self._wgmma_group(run, fence, of_ptx)
+                run, fence = [], 0
 
-    def _wgmma_group(self, run: Sequence[Instruction], of_ptx: Sequence[_Group]) -> None:
+    def _wgmma_group(
+        self, run: Sequence[Instruction], fence: int, of_ptx: Sequence[_Group]
+    ) -> None:
         lines = [self.line(one) for one in run]
-        votes = [sum(line in (*group.lines, group.fence) for line in lines) for group in of_ptx]
-        same = [n for n, group in enumerate(of_ptx) if len(group.lines) == len(run)]
-        best = max(same, key=lambda n: votes[n], default=-1)
-        if best < 0 or not votes[best]:
+        shapes = tuple(one.modifiers[0] for one in run)
+
+        def votes(group: _Group) -> tuple[bool, int]:
+            inside = (*group.lines, group.fence)
+            return fence in inside, sum(line in inside for line in lines)
+
+        same = [group for group in of_ptx if group.shapes == shapes]
+        group = max(same, key=votes, default=None)
+        if group is None or votes(group) == (False, 0):
             return
-        group = of_ptx[best]
         for one, line in zip(run, group.lines, strict=True):
             self.found[one.pc] = [(line, "wgmma")]
         if group.commit:
@@ -172,10 +204,11 @@ class _Pairing:
 
 
 class _Group(NamedTuple):
-    """wgmmas up to a commit: their lines, and those of the commit and of the fence before them; 0
-    if there is none."""
+    """wgmmas up to a commit: their lines and shapes (``64x128x16``), and the lines of the commit
+    and of the fence before them; 0 if there is none."""
 
     lines: tuple[int, ...]
+    shapes: tuple[str, ...]
     fence: int
     commit: int
 
@@ -183,19 +216,22 @@ class _Group(NamedTuple):
 def _groups(kernel: Kernel) -> list[_Group]:
     found: dict[_Group, None] = {}
     lines: list[int] = []
+    shapes: list[str] = []
     fence = 0
     for step in kernel.code:
         if step.base != "wgmma":
             continue
         if "mma_async" in step.qualifiers:
             lines.append(step.place.line)
+            shape = _SHAPE.search(step.opcode)
+            shapes.append("x".join(shape.groups()) if shape else "")
         elif "fence" in step.qualifiers:
             fence = step.place.line
         elif "commit_group" in step.qualifiers and lines:
-            found[_Group(tuple(lines), fence, step.place.line)] = None
-            lines = []
+            found[_Group(tuple(lines), tuple(shapes), fence, step.place.line)] = None
+            lines, shapes = [], []
     if lines:
-        found[_Group(tuple(lines), fence, 0)] = None
+        found[_Group(tuple(lines), tuple(shapes), fence, 0)] = None
     return [*found]
 
 
