@@ -19,7 +19,7 @@ from tilesim.loader import Target
 from tilesim.loader.machine_code import read, symbol_of
 from tilesim.loader.ptx import PtxKernel
 from tilesim.records import dataclass
-from tilesim.report.machine_code import MachineCode, Place, combined, kind_of
+from tilesim.report.machine_code import Form, MachineCode, Place, combined, kind_of
 from tilesim.translation import TranslationError, validate
 
 #: how PTX synchronises: a comparison of none of these instructions says nothing
@@ -44,6 +44,7 @@ class Sass:
         compare, as of a kernel that is not supported."""
         if report.verdict == "unsupported":
             return report, None
+        form: Form = "program" if target.ptx is None else "PTX"
         try:
             found = self._found(target, program)
             validation = validate(found.image, found.symbol, found.ptx)
@@ -51,9 +52,9 @@ class Sass:
                 raise _Missing("none of its synchronising instructions is known")
         except (CubinError, TranslationError, TargetError, _Missing) as error:
             why = " ".join(str(error).split())
-            missing = MachineCode("none", report.verdict, "", missing=why)
+            missing = MachineCode("none", report.verdict, form, "", missing=why)
             return combined(report, missing, _nowhere), missing
-        code = MachineCode(kind_of(validation), report.verdict, found.source, validation)
+        code = MachineCode(kind_of(validation), report.verdict, form, found.source, validation)
         return combined(report, code, found.place), code
 
     def _found(self, target: Target, program: Program | Mir) -> _Found:
@@ -154,7 +155,7 @@ def _emitted(program: Program) -> _Found:
         return Loc(program.name, 0) if loc is None else loc
 
     lines = _source_lines(image, symbol)
-    said = f"the CUDA C++ that tilesim emits, compiled by NVRTC {version},"
+    said = f"the CUDA C++ that tilesim emits (NVRTC {version})"
     return _Found(image, symbol, ptx, said, place)
 
 

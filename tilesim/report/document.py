@@ -193,10 +193,12 @@ class Difference(TypedDict):
 
 
 class MachineCode(TypedDict):
-    """With --sass: what was found in the machine code; ptx is the verdict on the PTX alone."""
+    """With --sass: what was found in the machine code; without is the verdict without it, on the
+    form of the kernel that was checked."""
 
     verdict: Literal["validated", "failed", "undecided", "none"]
-    ptx: Verdict
+    without: Verdict
+    form: Literal["PTX", "program"]
     source: str
     missing: str
     ptxas: str | None

@@ -107,7 +107,8 @@ def machine_code_json(code: MachineCode) -> of.MachineCode:
     """What was found in the machine code of a kernel."""
     found = code.validation
     entry: of.MachineCode = {
-        "verdict": code.kind, "ptx": code.ptx, "source": code.source, "missing": code.missing,
+        "verdict": code.kind, "without": code.without, "form": code.form, "source": code.source,
+        "missing": code.missing,
         "ptxas": None, "arch": None, "outcomes": {}, "relations": {}, "instructions": [],
         "differences": [], "undecided": [],
     }  # fmt: skip

@@ -1,14 +1,14 @@
 """What is said of the machine code of a kernel beside the verdict on its PTX (``--sass``).
 
 A report with machine code is about both: it fails if the machine code synchronises less than the
-PTX, and proves nothing if that could not be decided. `MachineCode.ptx` is the verdict on the PTX
-alone; the two are never told apart by anything but these words: *in PTX*, *in machine code*.
+PTX, and proves nothing if that could not be decided. `MachineCode.without` is the verdict without
+the machine code. In text the two are told apart by these words: *in PTX*, *in machine code*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from tilesim.checker import Report
 from tilesim.checker.assumptions import MACHINE_CODE
@@ -17,12 +17,14 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
 from tilesim.ptx.demangle import short
 from tilesim.records import dataclass, replace
-from tilesim.translation.validation import Difference, Undecided, Validation
+from tilesim.translation.validation import Difference, Outcome, Validation
 from tilesim.wording import count
 
 #: ``validated``: it synchronises as the PTX says, or more; ``failed``: less; ``undecided``: that
 #: could not be shown; ``none``: there is none that could be compared
 Kind = Literal["validated", "failed", "undecided", "none"]
+#: what was checked: PTX, or a program of which PTX is made
+Form = Literal["PTX", "program"]
 #: where a line of a PTX is, for reports
 Place = Callable[[int], Loc]
 RULE: Final = "translation"
@@ -36,11 +38,13 @@ _MOST = 4
 
 @dataclass(frozen=True)
 class MachineCode:
-    """The machine code of a kernel. ``ptx`` is the verdict on the PTX alone, ``source`` which code
-    it is, in words, ``missing`` why there is none that could be compared (else empty)."""
+    """The machine code of a kernel. ``without`` is the verdict without it, on the ``form`` of the
+    kernel that was checked, ``source`` which code it is, in words, ``missing`` why there is none
+    that could be compared (else empty)."""
 
     kind: Kind
-    ptx: Verdict
+    without: Verdict
+    form: Form
     source: str
     validation: Validation | None = None
     missing: str = ""
@@ -57,21 +61,24 @@ class MachineCode:
     @property
     def head(self) -> str:
         """What stands behind the kernel in the first line of a report."""
+        where = "in PTX" if self.form == "PTX" else "as a program"
+        proved = f"{self.without.upper()} {where}"
         match self.kind:
             case "validated":
                 return ", machine code validated"
             case "failed":
-                return f" in machine code, {self.ptx.upper()} in PTX"
+                return f" in machine code, {proved}"
             case "undecided":
-                return f", {self.ptx.upper()} in PTX, machine code not decided"
+                return f", {proved}, machine code not decided"
             case _:
-                return f", {self.ptx.upper()} in PTX, machine code not compared"
+                return f", {proved}, machine code not compared"
 
 
 def _outcomes(validation: Validation) -> str:
     """How many synchronising instructions have which outcome."""
     total = len(validation.instructions)
-    each = ", ".join(f"{number} {outcome}" for outcome, number in validation.outcomes.items())
+    found = validation.outcomes
+    each = ", ".join(f"{found[one]} {one}" for one in get_args(Outcome) if one in found)
     return f"{count(total, 'synchronising instruction')}{f' ({each})' if each else ''}"
 
 
@@ -115,7 +122,9 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
         case _:
             proved = report.verdict in ("proved", "exhausted")
             weaker: Verdict = "bounded" if proved else report.verdict
-            return replace(report, verdict=weaker, reasons=(*report.reasons, *_reasons(code)))
+            return replace(
+                report, verdict=weaker, reasons=(*report.reasons, *_reasons(code, place))
+            )
 
 
 def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
@@ -157,7 +166,7 @@ def _role(form: str, validation: Validation) -> str:
     return f"{form} of {short(validation.kernel)}"
 
 
-def _reasons(code: MachineCode) -> Iterator[str]:
+def _reasons(code: MachineCode, place: Place) -> Iterator[str]:
     """Why nothing is proved of the machine code."""
     if code.validation is None:
         yield f"the machine code is not compared: {code.missing}"
@@ -166,14 +175,10 @@ def _reasons(code: MachineCode) -> Iterator[str]:
     left = sum(one.undecided for one in code.validation.relations.values())
     total = len(undecided)
     yield (
-        f"the machine code is not decided: {count(total, 'comparison')} and "
+        f"the machine code is not decided: {count(total, 'instruction')} and "
         f"{count(left, 'relation')} in {code.source}"
     )
     for one in undecided[:_MOST]:
-        yield f"undecided: {_undecided(one)}"
+        yield f"undecided: {one.kind} at {place(one.line).whole}: {one.why}"
     if total > _MOST:
         yield f"and {total - _MOST} more"
-
-
-def _undecided(one: Undecided) -> str:
-    return f"{one.kind} at line {one.line} of the PTX, {one.text}: {one.why}"
