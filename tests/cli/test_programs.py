@@ -248,3 +248,15 @@ def test_a_dump_of_several_kernels_has_a_target_for_each(write: Write, tilesim_c
     result = tilesim_cli("check", "d.nvcudmp")
     assert result.exit_code == 2
     assert "was it cut?" in result.output
+
+
+def test_the_ptx_in_a_dump_is_written_with_its_launch(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    put("hang.nvcudmp.gz", (DUMPS / "relayed.nvcudmp.gz").read_bytes(), None)
+    assert tilesim_cli("emit", "hang.nvcudmp.gz", "-o", "k.ptx").exit_code == 0
+    assert Path("k.ptx").read_text().lstrip().startswith(".version")
+    assert json.loads(Path("k.json").read_text())["entry"] == "relayed"
+    again = tilesim_cli("check", "k.ptx")
+    assert again.output.startswith("FAILED k.ptx::relayed  (deadlock)")
+    assert "as in hang.nvcudmp.gz" in again.output
+    assert tilesim_cli("emit", "hang.nvcudmp.gz", "-o", "k.cubin").exit_code == 2

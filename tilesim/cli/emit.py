@@ -15,6 +15,8 @@ from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ir.verify import diagnose
 from tilesim.loader import Given, Target, load_one
+from tilesim.loader.ptx import DESCRIPTION
+from tilesim.ptx.description import dumps
 
 _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 
@@ -33,10 +35,15 @@ _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 def command(target: str, output: Path | None, arch: str | None, given: Given) -> None:
     """Write a kernel as CUDA C++ (.cu), PTX (.ptx), machine code (.cubin) or text form (.tile).
 
-    PTX and machine code need the compile extra, none of them a GPU.
+    PTX and machine code need the compile extra, none of them a GPU. Of a kernel in a cubin, a
+    program or a dump the PTX in it is written (.ptx), with its launch (.json).
     Exit: 0, 2 usage or input error.
     """
     found = load_one(target, given)
+    if found.ptx is not None and output is not None and output.suffix == ".ptx" and arch is None:
+        write_file(output, found.ptx.text())
+        write_file(output.with_suffix(DESCRIPTION), dumps(found.ptx.launch))
+        return
     program = found.build()
     if arch is not None:
         program = _for(program, arch)
