@@ -175,8 +175,8 @@ def _reasons(code: MachineCode, place: Place) -> Iterator[str]:
     left = sum(one.undecided for one in code.validation.relations.values())
     total = len(undecided)
     yield (
-        f"the machine code is not decided: {count(total, 'instruction')} and "
-        f"{count(left, 'relation')} in {code.source}"
+        f"{count(total, 'instruction')} and {count(left, 'relation')} of the machine code are "
+        f"undecided ({code.source})"
     )
     for one in undecided[:_MOST]:
         yield f"undecided: {one.kind} at {place(one.line).whole}: {one.why}"
