@@ -117,6 +117,7 @@ def test_a_loss_fails_the_machine_code_and_not_the_ptx(
     assert "PTX of k: has mbarrier.arrive.shared::cta.b64 " in said
     assert "SASS of k: has SYNCS.ARRIVE at 0x150" in said
     assert "k.cu:11" in said
+    assert "covers of the PTX: every schedule of the CTA" in said
     assert "sass FAILED: the code of k.cubin against its PTX" in said
     assert "43 relations (40 shown, 2 explained, 1 lost)" in said
 

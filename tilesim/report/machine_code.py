@@ -111,20 +111,20 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
         report: on the PTX alone.
         place: where a line of that PTX is.
     """
+    covers = f"of the {code.form}: {report.covers}"
     match code.kind:
         case "validated":
             kept = tuple(one for one in report.leanings if one.name != MACHINE_CODE)
             return replace(report, leanings=kept)
         case "failed":
             assert code.validation is not None
-            found = tuple(_findings(code.validation, code.source, place))
-            return replace(report, verdict="failed", findings=(*report.findings, *found))
+            found = (*report.findings, *_findings(code.validation, code.source, place))
+            return replace(report, verdict="failed", findings=found, covers=covers)
         case _:
             proved = report.verdict in ("proved", "exhausted")
             weaker: Verdict = "bounded" if proved else report.verdict
-            return replace(
-                report, verdict=weaker, reasons=(*report.reasons, *_reasons(code, place))
-            )
+            reasons = (*report.reasons, *_reasons(code, place))
+            return replace(report, verdict=weaker, reasons=reasons, covers=covers)
 
 
 def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
