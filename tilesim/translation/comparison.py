@@ -11,6 +11,7 @@ from tilesim.translation.relations import Relation, compare
 from tilesim.translation.subject import Subject
 from tilesim.translation.validation import (
     Difference,
+    Effect,
     Inserted,
     Outcome,
     RelationKind,
@@ -21,6 +22,7 @@ from tilesim.translation.validation import (
 
 #: differences of relations that are listed for a kernel, at most; all are counted
 MOST_LISTED = 64
+_EFFECTS: Mapping[Outcome, Effect] = {"lost": "weaker", "strengthened": "stronger"}
 
 
 class Comparison(Subject):
@@ -105,14 +107,15 @@ class Comparison(Subject):
                 continue
             line = self.events[event][0]
             lost = outcome == "lost"
+            effect = _EFFECTS.get(outcome, "harmless")
             sentence = (
                 f"PTX line {line} ({kind.name}) has no SASS: {why}"
                 if lost
                 else f"PTX line {line} ({kind.name}) has no SASS of its own: {why}"
             )
             yield Difference(
-                outcome, f"PTX {kind.section}", "weaker" if lost else "harmless", line,
-                self.text(event), sentence, source=self.source(event),
+                outcome, f"PTX {kind.section}", effect, line, self.text(event), sentence,
+                source=self.source(event),
             )  # fmt: skip
         listed = 0
         for relation, judged in self._judged:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilesim.cubin.sass import Instruction
+from tilesim.cubin.sass import WIDTH, Instruction
 from tilesim.ptx.constants import Constants, read_by, set_by
 from tilesim.ptx.inline import At, Kernel, Not, Step
 from tilesim.ptx.liveness import targets
@@ -46,6 +46,8 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
         return "merged", (
             f"its bytes are expected by the arrival of line {line}, which is pending until then"
         )
+    if kind.name == "wgmma.fence" and is_serialised(subject, event):
+        return "strengthened", "ptxas serialises its wgmmas, with a fence before each (C7510)"
     if kind.name == "setmaxnreg" and not any(
         kind.name == "setmaxnreg"
         for event, kind in enumerate(subject.masks.kinds)
@@ -124,6 +126,36 @@ _PURE = frozenset(
         "cvta",
     }
 )  # fmt: skip
+
+
+def is_serialised(subject: Subject, event: int) -> bool:
+    """Whether each HGMMA of the wgmmas between a fence and the next one has its own fence before
+    it, with no other HGMMA between."""
+    code = subject.translation.sass.code
+    steps = subject.translation.ptx.code
+    lines: set[int] = set()
+    for step in steps[subject.pairs[event][0].number + 1 :]:
+        if step.opcode.startswith("wgmma.fence"):
+            break
+        if step.opcode.startswith("wgmma.mma_async"):
+            lines.add(step.place.line)
+    places = [
+        copy.pc
+        for same in subject.pairs
+        for copy in same[0].copies
+        if same[0].kind == "wgmma" and same[0].step.place.line in lines
+    ]
+
+    def is_fenced(pc: int) -> bool:
+        for place in range(pc - WIDTH, -1, -WIDTH):
+            one = code.get(place)
+            if one is None or one.base in ("BRA", "EXIT") or "GMMA" in one.base:
+                return False
+            if one.base == "WARPGROUP" and "ARRIVE" in one.modifiers:
+                return True
+        return False
+
+    return bool(places) and all(is_fenced(pc) for pc in places)
 
 
 def merged_arrival(subject: Subject, event: int) -> int | None:

@@ -310,13 +310,14 @@ class Graph:
         todo: _Worklist,
     ) -> None:  # fmt: skip
         for one in self.following[block]:
-            if one in fixed or (one in self._made_blocks and self._value is not None):
+            if one in fixed:
                 continue
             old = entry.get(one)
             new = out if old is None else old & out
             if new != old:
                 entry[one] = new
-                todo.push(one)
+                if self._value is None or one not in self._made_blocks:
+                    todo.push(one)
 
     def after(self, made: Mapping[int, int]) -> dict[int, int]:
         """By block: what every path from its end to the kernel's end passes. ``made``: what every

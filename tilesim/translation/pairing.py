@@ -196,6 +196,9 @@ class _Pairing:
         same = [group for group in of_ptx if group.shapes == shapes]
         group = max(same, key=votes, default=None)
         if group is None or votes(group) == (False, 0):
+            # serialised: a fence before each, with its line
+            if len(run) == 1 and "wgmma" in self.kinds_at.get(fence, ()):
+                self.found[run[0].pc] = [(fence, "wgmma")]
             return
         for one, line in zip(run, group.lines, strict=True):
             self.found[one.pc] = [(line, "wgmma")]
