@@ -156,6 +156,10 @@ KINDS: tuple[Kind, ...] = (
         absent=_ORDERED,
     ),
     _kind(
+        "fence.proxy.async.acquire", "9.7.13.5", r"fence\.proxy\.async::generic\.acquire", _NOTHING,
+        absent=_ORDERED,
+    ),
+    _kind(
         "fence.proxy.async", "9.7.13.5", r"fence\.proxy\.async", r"FENCE\.VIEW\.ASYNC(?!\.T)", "p",
         idempotent=True, unordered=True,
     ),
@@ -176,7 +180,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(
         "clusterlaunchcontrol", "9.7.13.16", r"clusterlaunchcontrol\.try", r"UGETNEXTWORKID"
     ),
-    _kind("st.async", "9.7.9.12", r"(?:st|red)\.async", r"STAS|REDAS"),
+    _kind("st.async", "9.7.9.12", r"(?:st|red)\.async", r"STAS|REDAS|USTGR|URED"),
     _kind("ld.acquire", "9.7.9.8", r"ld\.acquire", r"LD[SG]?[. ]", "a"),
     _kind("st.release", "9.7.9.11", r"st\.release", r"ST[SG]?[. ]", "r"),
     _kind(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim.cubin.sass import WIDTH, Instruction
-from tilesim.ptx.constants import Constants, read_by, set_by
+from tilesim.ptx.constants import Constants
 from tilesim.ptx.inline import At, Kernel, Not, Step
 from tilesim.ptx.liveness import targets
 from tilesim.records import dataclass
 from tilesim.translation import classes
 from tilesim.translation.classes import Kind
+from tilesim.translation.dead_products import PRODUCTS, PURE, dead_products
 from tilesim.translation.pairing import text
 from tilesim.translation.relations import Relation
 from tilesim.translation.subject import Subject
@@ -38,7 +39,9 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
     kernel = subject.translation.ptx
     if all(guard_is_false(kernel, step) for step in steps):
         return "deleted", "its guard is never true"
-    if kind.name in _PRODUCTS and not any(step in live_products(kernel) for step in steps):
+    if kind.name in PRODUCTS and all(
+        pair.number in dead_products(kernel) for pair in subject.pairs[event]
+    ):
         return "deleted", "its results are not used"
     other = merged_arrival(subject, event)
     if other is not None:
@@ -64,6 +67,11 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
 
 def judge(subject: Subject, relation: Relation) -> Judgement:
     """What is said of a relation that the SASS does not show."""
+    kinds = {subject.masks.kinds[event].name for event in (relation.first, relation.second)}
+    if kinds & _OF_MBARRIER and kinds & _OF_TENSOR_MEMORY:
+        return Judgement(
+            "explained", "other memory", "one of the two works on an mbarrier, the other does not"
+        )
     loop = unrolled_loop(subject, relation)
     if loop:
         return Judgement(
@@ -86,46 +94,6 @@ def guard_is_false(kernel: Kernel, step: Step) -> bool:
     constants = Constants(kernel, lambda *_: None, {})
     mask, value = constants.bits(register)
     return bool(mask & 1) and bool(value & 1) == negated
-
-
-def live_products(kernel: Kernel) -> set[Step]:
-    """The instructions without another effect of which some result can be used: it is read by one
-    with an effect, or by one whose own result can be used. wgmma and tcgen05.ld are among them."""
-    live: set[str] = set()
-    pending: list[Step] = []
-    for step in kernel.code:
-        pure = step.base in _PURE or step.opcode.startswith(("wgmma.mma_async", "tcgen05.ld."))
-        if pure and set_by(step):
-            pending.append(step)
-        else:
-            live |= {*read_by(step)}
-    found: set[Step] = set()
-    changed = True
-    while changed:
-        changed = False
-        rest: list[Step] = []
-        for step in pending:
-            if live.isdisjoint(register.name for register in set_by(step)):
-                rest.append(step)
-                continue
-            found.add(step)
-            live |= {*read_by(step)}
-            changed = True
-        pending = rest
-    return found
-
-
-#: kinds of instructions that ptxas removes if no result of them is used
-_PRODUCTS = frozenset({"wgmma", "tcgen05.ld"})
-#: instructions without any effect but their result
-_PURE = frozenset(
-    {
-        "mov", "add", "sub", "mul", "mad", "fma", "neg", "abs", "min", "max", "cvt", "selp", "setp",
-        "and", "or", "xor", "not", "shl", "shr", "prmt", "ex2", "lg2", "rcp", "sqrt", "rsqrt",
-        "div", "sin", "cos", "tanh", "bfi", "bfe", "lop3", "shf", "copysign", "set", "slct", "rem",
-        "cvta",
-    }
-)  # fmt: skip
 
 
 def is_serialised(subject: Subject, event: int) -> bool:
@@ -212,7 +180,7 @@ def neighbour(subject: Subject, event: int) -> int | None:
                 if same and found in subject.sass.copies:
                     return found
                 break
-            if other.base not in _PURE or (step < 0 and number + 1 in entered):
+            if other.base not in PURE or (step < 0 and number + 1 in entered):
                 break
             number += step
     return None
@@ -239,12 +207,18 @@ def unrolled_loop(subject: Subject, relation: Relation) -> int | None:
         if not any(goal[0] <= number < place for number in numbers):
             continue
         line = step.place.line
+        guarded = [copy.pc for copy in subject.pairs[relation.first][0].copies if copy.guard]
         if subject.sass.shown_if_passed(relation.statement, relation.first, relation.second, [
-            pc for pc, one in subject.translation.sass.code.items()
-            if one.ptx == line and one.base == "BRA" and (one.guard or one.operands[1:])
+            *guarded, *(pc for pc, one in subject.translation.sass.code.items()
+            if one.ptx == line and one.base == "BRA" and (one.guard or one.operands[1:]))
         ]):  # fmt: skip
             return line
     return None
+
+
+#: kinds that work on one mbarrier and synchronise nothing else, and kinds that work on none
+_OF_MBARRIER = frozenset({"mbarrier.init", "mbarrier.inval"})
+_OF_TENSOR_MEMORY = frozenset({"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "wgmma"})
 
 
 # ---------------------------------------------------------------------- inserted

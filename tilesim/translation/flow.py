@@ -8,12 +8,12 @@ which has at least the paths that can be run.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from tilesim.cubin.operands import written
-from tilesim.cubin.sass import WIDTH, Function
+from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
 from tilesim.translation.conditions import Condition
@@ -106,7 +106,9 @@ def sass_nodes(function: Function, selected: Mapping[int, int]) -> list[Node]:
             following = [(calls[-1], calls[:-1])]
             if one.guard:
                 following = [*following, (after, calls)]
-        elif one.base == "BRA" and "ANY" in one.modifiers and "U" in one.modifiers:
+        elif one.base == "BRA" and (
+            ("ANY" in one.modifiers and "U" in one.modifiers) or one.operands[0] in _NEVER
+        ):
             following = [(after, calls)]
         elif one.base in _SINKS and not one.guard and not one.operands:
             following = []
@@ -122,6 +124,7 @@ def sass_nodes(function: Function, selected: Mapping[int, int]) -> list[Node]:
     return [one if one is not None else Node(0, ()) for one in found]
 
 
+_NEVER = ("!PT", "!UPT")
 _SINKS = frozenset({"EXIT", "KILL"})
 _PTX_ENDS = frozenset({"ret", "exit", "trap"})
 
@@ -471,7 +474,7 @@ def sass_text(
 ) -> Text:  # fmt: skip
     """A kernel in SASS; events by pc; ``selected`` as `of_clusters` says."""
     nodes = sass_nodes(function, selected)
-    elected = _elected(function)
+    executed = _certain_guards(function)
     at: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
         at.setdefault(node.place, []).append(number)
@@ -480,7 +483,7 @@ def sass_text(
     certain: list[bool] = []
     for number, node in enumerate(nodes):
         one = function.code[node.place]
-        certain.append(not one.guard or node.place in elected)
+        certain.append(not one.guard or node.place in executed)
         if one.base in _SINKS:
             ends.add(number)
             taken[number] = -1
@@ -501,10 +504,11 @@ def sass_text(
     return _contracted(nodes, by_node, known, certain, taken, ends)
 
 
-def _elected(function: Function) -> set[int]:
-    """The guarded instructions that one elected lane of the warp executes, on every path: their
-    predicate comes from ``ELECT`` alone. Instructions of the uniform datapath, which are for the
-    warp, have lost that guard, and are executed after or before that lane's."""
+def _certain_guards(function: Function) -> set[int]:
+    """The guarded instructions that every path through them executes: the guard is constant, or
+    comes from ``ELECT`` alone, and one elected lane of the warp executes them. Instructions of the
+    uniform datapath, which are for the warp, lose that guard, and are executed in order with that
+    lane's. Of an atomic operation ptxas lets one lane do it for all."""
     found: set[int] = set()
     makers: dict[str, set[int]] = {}
     for pc, one in function.code.items():
@@ -512,29 +516,55 @@ def _elected(function: Function) -> set[int]:
             if "P" in name:
                 makers.setdefault(name, set()).add(pc)
     for pc, one in function.code.items():
-        if not one.guard or one.guard[0] == "!" or one.base == "BRA":
+        if not one.guard or one.base == "BRA":
             continue
-        made = makers.get(one.guard, set())
-        if not any(function.code[place].base == "ELECT" for place in made):
+        made = makers.get(one.guard.lstrip("!"), set())
+        if not made:
             continue
-        seen: set[int] = set()
-        todo = [*function.predecessors[pc]]
-        ok = bool(todo)
-        while todo and ok:
-            place = todo.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            if place in made:
-                ok = function.code[place].base == "ELECT" and one.guard != (
-                    function.code[place].guard
-                )
-            else:
-                ok = place != next(iter(function.code))
-                todo += function.predecessors[place]
-        if ok:
+        atomic = one.base.startswith(("ATOM", "RED"))
+
+        def holds(place: int, one: Instruction = one, atomic: bool = atomic) -> bool:
+            maker = function.code[place]
+            if maker.base == "ELECT":
+                return one.guard[0] != "!" and one.guard != maker.guard
+            if atomic and maker.ptx == one.ptx and maker.base in ("ISETP", "UISETP"):
+                return one.guard[0] != "!"
+            return not maker.guard and _constant(maker) == (one.guard[0] != "!")
+
+        if any(map(holds, made)) and _comes_from(function, pc, made, holds):
             found.add(pc)
     return found
+
+
+def _constant(one: Instruction) -> bool | None:
+    """The constant that an instruction sets a predicate to; None of others."""
+    if one.base in ("PLOP3", "UPLOP3") and {*one.operands[1:-2]} <= {"PT", "UPT"}:
+        return bool(int(one.operands[-2], 0) >> 7 & 1)
+    return None
+
+
+def _comes_from(
+    function: Function, pc: int, made: Collection[int], holds: Callable[[int], bool]
+) -> bool:
+    """Whether every path to a place has come last, of these, to one that is as wanted."""
+    entry = next(iter(function.code))
+    seen: set[int] = set()
+    todo = [*function.predecessors[pc]]
+    if not todo or pc == entry:
+        return False
+    while todo:
+        place = todo.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if place in made:
+            if not holds(place):
+                return False
+        elif place == entry:
+            return False
+        else:
+            todo += function.predecessors[place]
+    return True
 
 
 def _contracted(

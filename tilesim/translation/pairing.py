@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tilesim.cubin.operands import written
@@ -19,6 +19,7 @@ from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.ptx.inline import Kernel
 from tilesim.translation import classes
 from tilesim.translation.classes import Kind
+from tilesim.translation.dead_products import dead_products
 
 #: instructions between the first try of a wait and the branch to its loop, and between the
 #: beginning of that loop and its wait, at most
@@ -168,7 +169,9 @@ class _Pairing:
         """Pairs groups of HGMMAs, each ended by ``gsb0``, with groups of as many wgmmas of the same
         shapes, each ended by a commit: that with the line of the fence before it, then that with
         most of their lines."""
-        of_ptx = _groups(self.kernel)
+        of_ptx = _groups(self.kernel, [])
+        dead = dead_products(self.kernel)
+        of_ptx += _groups(self.kernel, dead) if dead else []
         run: list[Instruction] = []
         fence = 0
         for one in self.function.code.values():
@@ -194,13 +197,15 @@ class _Pairing:
             return fence in inside, sum(line in inside for line in lines)
 
         same = [group for group in of_ptx if group.shapes == shapes]
+        if not same:
+            same = [group for group in of_ptx if _is_part(shapes, group.shapes)]
         group = max(same, key=votes, default=None)
         if group is None or votes(group) == (False, 0):
             # serialised: a fence before each, with its line
             if len(run) == 1 and "wgmma" in self.kinds_at.get(fence, ()):
                 self.found[run[0].pc] = [(fence, "wgmma")]
             return
-        for one, line in zip(run, group.lines, strict=True):
+        for one, line in zip(run, group.lines, strict=False):
             self.found[one.pc] = [(line, "wgmma")]
         if group.commit:
             self.found[run[-1].pc].append((group.commit, "wgmma.commit"))
@@ -216,13 +221,19 @@ class _Group(NamedTuple):
     commit: int
 
 
-def _groups(kernel: Kernel) -> list[_Group]:
+def _is_part(shapes: Sequence[str], whole: Sequence[str]) -> bool:
+    """Whether some shapes are the first of others: behind them wgmmas have been removed."""
+    return len(shapes) < len(whole) and tuple(whole[: len(shapes)]) == tuple(shapes)
+
+
+def _groups(kernel: Kernel, without: Collection[int]) -> list[_Group]:
+    """The groups of a kernel without some instructions."""
     found: dict[_Group, None] = {}
     lines: list[int] = []
     shapes: list[str] = []
     fence = 0
-    for step in kernel.code:
-        if step.base != "wgmma":
+    for number, step in enumerate(kernel.code):
+        if step.base != "wgmma" or number in without:
             continue
         if "mma_async" in step.qualifiers:
             lines.append(step.place.line)
