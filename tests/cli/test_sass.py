@@ -235,7 +235,12 @@ def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(
     assert "validated: the code of k.cubin against its PTX" in said
     Path("k.cubin").write_bytes(image(SOURCE).data)
     result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
-    assert "(the code of k.cubin was compiled from other PTX)" in " ".join(result.output.split())
+    assert "makes of it (the code of k.cubin is of other PTX)" in " ".join(result.output.split())
+    Path("k.cubin").write_bytes(image(RIGHT, lines=False).data)
+    said = " ".join(tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake)).output.split())
+    assert "validated: the code of k.cubin, which is what ptxas 13.0.88" in said
+    said = " ".join(tilesim_cli("check", "k.ptx", "--sass").output.split())
+    assert "the code of k.cubin has no lines; there is no ptxas" in said
 
 
 def test_what_does_not_go_together(cubin: str, tilesim_cli: Invoke) -> None:

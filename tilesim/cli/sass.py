@@ -68,21 +68,36 @@ class Sass:
     def _of_ptx(self, kernel: PtxKernel, place: Place) -> _Found:
         """The cubin that embeds the PTX, or lies beside it, else what ptxas makes of it."""
         text, name = kernel.text(), kernel.launch.entry
-        other = ""
+        others: list[tuple[Image, Symbol, str]] = []
         for image, source in _at_hand(kernel):
             symbol = symbol_of(image, name)
-            if symbol is None:
-                continue
-            if image.ptx is not None and plain(image.ptx) == plain(text):
+            if symbol is not None and image.ptx is not None and plain(image.ptx) == plain(text):
                 return _Found(image, symbol, image.ptx, source, place)
-            why = "without -lineinfo" if image.ptx is None else "from other PTX"
-            other = f"{source} was compiled {why}"
-        image, ptxas = compiled(text, kernel.file, kernel.target, _limit(kernel), self.ptxas)
+            if symbol is not None:
+                others.append((image, symbol, source))
+        why = "; ".join(
+            f"{source} {'has no lines' if image.ptx is None else 'is of other PTX'}"
+            for image, _, source in others
+        )
+        try:
+            image, ptxas = compiled(text, kernel.file, kernel.target, _limit(kernel), self.ptxas)
+        except CubinError as error:
+            raise _Missing(f"{why}; {error}" if why else str(error)) from error
         symbol = symbol_of(image, name)
         if symbol is None:
             raise _Missing(f"{kernel.file}: ptxas has made no code of {name}")
-        source = f"what {ptxas} makes of it{f' ({other})' if other else ''}"
+        code = _bytes(image, symbol)
+        same = next((said for one, at, said in others if _bytes(one, at) == code), "")
+        if same:
+            source = f"{same}, which is what {ptxas} makes of it, byte for byte,"
+        else:
+            source = f"what {ptxas} makes of it{f' ({why})' if why else ''}"
         return _Found(image, symbol, image.ptx or text, source, place)
+
+
+def _bytes(image: Image, symbol: Symbol) -> bytes:
+    """The machine code of a kernel."""
+    return image.contents(image.sections[symbol.section])
 
 
 class _Missing(TilesimError):
