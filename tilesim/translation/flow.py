@@ -106,9 +106,7 @@ def sass_nodes(function: Function, selected: Mapping[int, int]) -> list[Node]:
             following = [(calls[-1], calls[:-1])]
             if one.guard:
                 following = [*following, (after, calls)]
-        elif one.base == "BRA" and (
-            ("ANY" in one.modifiers and "U" in one.modifiers) or one.operands[0] in _NEVER
-        ):
+        elif _is_lane_loop(one) or (one.base == "BRA" and one.operands[0] in _NEVER):
             following = [(after, calls)]
         elif one.base in _SINKS and not one.guard and not one.operands:
             following = []
@@ -171,6 +169,8 @@ class Graph:
         """Whether a node takes effect, or its branch is taken; None if it may."""
         condition = self.text.conditions.get(node)
         if condition is None or self._value is None or condition.value != self._value:
+            return None
+        if node in self.made:  # its guard is the value before
             return None
         return condition.holds == self._holds
 
@@ -504,17 +504,27 @@ def sass_text(
     return _contracted(nodes, by_node, known, certain, taken, ends)
 
 
+def _is_lane_loop(one: Instruction) -> bool:
+    return one.base == "BRA" and "ANY" in one.modifiers and "U" in one.modifiers
+
+
 def _certain_guards(function: Function) -> set[int]:
     """The guarded instructions that every path through them executes: the guard is constant, or
-    comes from ``ELECT`` alone, and one elected lane of the warp executes them. Instructions of the
-    uniform datapath, which are for the warp, lose that guard, and are executed in order with that
-    lane's. Of an atomic operation ptxas lets one lane do it for all."""
+    comes from ``ELECT`` alone, and one elected lane of the warp executes them, or it is made in a
+    loop in which each lane has its turn. Instructions of the uniform datapath, which are for the
+    warp, lose that guard, and are executed in order with that lane's. Of an atomic operation ptxas
+    lets one lane do it for all."""
     found: set[int] = set()
     makers: dict[str, set[int]] = {}
     for pc, one in function.code.items():
         for name in written(one):
             if "P" in name:
                 makers.setdefault(name, set()).add(pc)
+    loops = [
+        range(one.target, pc)
+        for pc, one in function.code.items()
+        if _is_lane_loop(one) and one.target is not None
+    ]
     for pc, one in function.code.items():
         if not one.guard or one.base == "BRA":
             continue
@@ -522,9 +532,14 @@ def _certain_guards(function: Function) -> set[int]:
         if not made:
             continue
         atomic = one.base.startswith(("ATOM", "RED"))
+        around = next((loop for loop in loops if pc in loop), range(0))
 
-        def holds(place: int, one: Instruction = one, atomic: bool = atomic) -> bool:
+        def holds(
+            place: int, one: Instruction = one, atomic: bool = atomic, around: range = around
+        ) -> bool:
             maker = function.code[place]
+            if place in around and maker.ptx == one.ptx:
+                return True
             if maker.base == "ELECT":
                 return one.guard[0] != "!" and one.guard != maker.guard
             if atomic and maker.ptx == one.ptx and maker.base in ("ISETP", "UISETP"):

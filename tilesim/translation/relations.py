@@ -168,7 +168,12 @@ class Facts:
         condition = self.graph.text.conditions.get(node)
         found = self._every
         for holds in (True, False):
-            if condition is None or condition.value != value or condition.holds == holds:
+            if (
+                condition is None
+                or condition.value != value
+                or condition.holds == holds
+                or node in condition.made
+            ):
                 found &= self._if(statement, node, nodes, value, holds)
         return found
 
@@ -179,6 +184,8 @@ class Facts:
         first = conditions[0]
         if first is None or any(one != first for one in conditions):
             return 0
+        if not first.made.isdisjoint(nodes):
+            return 0
         given = self._graph(first.value, holds=first.holds)
         entry = given.since(nodes, {})
         made = {
@@ -188,6 +195,20 @@ class Facts:
         }
         plain = Graph(self.graph.text, self._every, made=first.made)
         return given.until_since(node, nodes, entry) & plain.until(node, plain.since_made(made))
+
+    def _from_made_on(self, value: Hashable, made: Sequence[int]) -> dict[int, int]:
+        """What every path passes from each place on where a value is made, that with it: by the
+        cases of that value."""
+        plain = {n: self.graph.onwards(n, self._after) | self.graph.bits(n) for n in made}
+        cases = [self._graph(value, holds=holds) for holds in (True, False)]
+        outs = [graph.after(plain) for graph in cases]
+        found: dict[int, int] = {}
+        for node in made:
+            both = self._every
+            for graph, out in zip(cases, outs, strict=True):
+                both &= graph.onwards(node, out)
+            found[node] = plain[node] | both
+        return found
 
     def _graph(self, value: Hashable, *, holds: bool) -> Graph:
         if (value, holds) not in self._given:
@@ -208,9 +229,7 @@ class Facts:
             if statement == "before":
                 facts = graph.before({n: self.graph.until(n, self._before) for n in live})
             elif statement == "after":
-                facts = graph.after(
-                    {n: self.graph.onwards(n, self._after) | self.graph.bits(n) for n in live}
-                )
+                facts = graph.after(self._from_made_on(value, live))
             else:
                 entry = self._from(nodes)
                 facts = graph.since(
