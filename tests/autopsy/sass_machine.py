@@ -38,6 +38,7 @@ from tilesim.ptx.launch import (
 )
 from tilesim.ptx.tensormap import encode
 from tilesim.records import dataclass, field
+from tilesim.sim.machine.register_pool import PARTITIONS
 
 Values = NDArray[np.int64]
 
@@ -198,7 +199,8 @@ class Cta:
     warps: list[Warp] = field(default_factory=list)
     barriers: dict[int, NamedBarrier] = field(default_factory=dict)
     mbarriers: set[int] = field(default_factory=set)
-    pool: int = 0
+    #: registers given back, by partition of the SM
+    pools: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
 
 
 @dataclass(eq=False)

@@ -41,6 +41,7 @@ from tests.autopsy.sass_machine import (
 )
 from tilesim.autopsy.mbarrier_word import decode
 from tilesim.cubin.sass import Instruction
+from tilesim.sim.machine.register_pool import PARTITIONS
 
 OPCODES: dict[str, Execute] = {}
 
@@ -795,15 +796,15 @@ def _remote_store(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) 
 def _registers(m: Machine, w: Warp, one: Instruction, mask: int, guard: int) -> None:
     wanted = int(one.operands[-1], 16)
     if "DEALLOC" in one.modifiers:
-        w.cta.pool += w.registers_held - wanted
+        w.cta.pools[w.number % PARTITIONS] += w.registers_held - wanted
         w.registers_held = wanted
         m.version += 1
         return
     more = wanted - w.registers_held
-    enough = more <= w.cta.pool
+    enough = more <= w.cta.pools[w.number % PARTITIONS]
     m.set(w, parse(one.operands[0]), np.array([int(enough)]), mask)
     if enough:
-        w.cta.pool -= more
+        w.cta.pools[w.number % PARTITIONS] -= more
         w.registers_held = wanted
         m.version += 1
 

@@ -70,6 +70,18 @@ def registers_of_a_launch_that_names_none(k: Builder, *, right: bool) -> None:
     gives_registers(k, 24 if right else 32)
 
 
+@wrong("E17")
+def registers_of_another_partition(k: Builder, *, right: bool) -> None:
+    """3 x 72 + 104 are 4 x 80, and the SM has four partitions."""
+    k.launch(warps=8, registers=128)
+    with k.role("three", range(3)):
+        k.setmaxnreg("dec", 48 if right else 56)
+    with k.role("one", 3):
+        k.setmaxnreg("dec", 24)
+    with k.role("takes", range(4, 8)):
+        k.setmaxnreg("inc", 208)
+
+
 @wrong("E15")
 def registers_in_each_cta_of_a_cluster(k: Builder, *, right: bool) -> None:
     k.launch(warps=4, grid=2, cluster=2, registers=168)

@@ -36,7 +36,7 @@ PLAIN = frozenset({"tilesim.ptx.parser", "tilesim.ptx.plain"})
 #: what reads the description of its launch
 DESCRIBED = frozenset({"tilesim.ptx.description"})
 #: lines of code: no blank lines, comments, docstrings and imports
-MOST_CODE = 5_563
+MOST_CODE = 5_570
 #: lines of a function that enforces a rule
 MOST_OF_A_RULE = 30
 

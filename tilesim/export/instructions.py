@@ -21,6 +21,7 @@ from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.op import Op
+from tilesim.sim.machine.register_pool import PARTITIONS
 
 EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]
 #: how each kind of effect is written; those that only move data have none
@@ -377,7 +378,8 @@ def _elects(p: Process, op: Op, effect: fx.Elects) -> tuple[Node, ...]:
 @_effect(fx.Registers)
 def _registers(p: Process, op: Op, effect: fx.Registers) -> tuple[Node, ...]:
     held, p.state.held = p.state.held, effect.count
-    pool, change = f"pool[{p.rank}]", LANES * abs(effect.count - held)
+    change = LANES * abs(effect.count - held)
+    pool = f"pool[{PARTITIONS * p.rank + p.warp % PARTITIONS}]"
     if p.state.mask != p.state.live:
         return _misuse(op, "by some lanes of the warp (E15)")
     if effect.count < held if effect.increase else effect.count > held:

@@ -17,6 +17,7 @@ from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.cta import cluster_ctas
+from tilesim.sim.machine.register_pool import PARTITIONS
 
 #: ids of named barriers (E1)
 NAMED = 16
@@ -122,7 +123,8 @@ class Model:
         if self.uses_cluster:
             yield from _CLUSTER
         if self.uses_pool:
-            yield "int pool[CTAS];  /* registers given back and not yet taken (E14) */"
+            pools = f"int pool[{PARTITIONS} * CTAS]"
+            yield f"{pools};  /* registers given back and not yet taken (E14) */"
         yield from self._leave()
 
     @property

@@ -257,7 +257,7 @@ def _both_relinquish(m: Machine) -> None:
             raise Refuted("G9-exit", "tcgen05.relinquish_alloc_permit of a pair in one CTA only")
 
 
-@rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA have fits its pool")
+@rule("E17", "every setmaxnreg.inc is granted: what warps of a partition have fits their pool")
 def _registers(m: Machine) -> None:
     """What they have at most, whatever comes first; or what they end with, where nothing is given
     back behind an .inc."""
@@ -274,7 +274,9 @@ def _registers(m: Machine) -> None:
         for before, c in (one for some in real for one in some):
             if (c.registers < before) == c.increase:
                 raise Refuted("E17", f"setmaxnreg of warp {c.warp} from {before} to {c.registers}")
-        if sum(map(max, has)) <= start * p.warps:
+        # a warp runs on the partition of the SM that its number modulo 4 says, and shares its pool
+        parts = [has[part::4] for part in range(min(4, p.warps))]
+        if all(sum(map(max, part)) <= start * len(part) for part in parts):
             continue
         if max(map(len, real)) > 1:
             raise NotCovered("a warp that changes its registers twice")
@@ -282,8 +284,9 @@ def _registers(m: Machine) -> None:
         for c in (c for c in once if not c.increase):
             if any(o.increase and c.past[o.lane] >= o.position for o in once):
                 raise NotCovered("registers that are given back after others are taken")
-        if (total := sum(mine[-1] for mine in has)) > start * p.warps:
-            raise Refuted("E17", f"{total} of {start * p.warps} registers")
+        for part in parts:
+            if (total := sum(mine[-1] for mine in part)) > start * len(part):
+                raise Refuted("E17", f"{total} of {start * len(part)} registers of a partition")
 
 
 @rule("E15", "the warps of a warpgroup execute setmaxnreg together, .inc with the same number")

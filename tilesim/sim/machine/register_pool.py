@@ -1,4 +1,10 @@
-"""The CTA's register pool behind setmaxnreg (SEMANTICS E.3)."""
+"""The register pool of a CTA behind setmaxnreg (SEMANTICS E.3).
+
+PTX speaks of one pool per CTA. Registers lie in the four partitions of an SM, and a warp runs on
+one of them, by its number modulo 4. An H200 grants a setmaxnreg.inc of what the warps of its
+partition have given back, whatever others have: 12 warps that asked for 240 registers got none
+although the CTA had enough for three (docs/gpu-results.md). So the pool has a part for each.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +23,18 @@ if TYPE_CHECKING:
     from tilesim.ir.mir import Mir
     from tilesim.sim.machine.warp import Agent
 
+#: of an SM: warp n of a CTA runs on partition n % 4, from the registers of which it takes
+PARTITIONS = 4
 #: registers are allocated per thread in units of 8 (I2)
 _UNIT = 8
 _MAX_PER_THREAD = 255
 #: a warp that hears of no setmaxnreg keeps all of them under observation: so many
 _MAX_GRANTS = 512
+
+
+def partition_of(warp: Agent) -> int:
+    """The partition of the SM on which a warp runs."""
+    return warp.number % PARTITIONS
 
 
 def launch_registers(mir: Mir) -> int:
@@ -125,6 +138,7 @@ class _Grant:
 
     def __init__(self, warp: Agent, op: Op, spare: int) -> None:
         self.op = op
+        self._partition = partition_of(warp)
         self._component, self._tick = warp.component, warp.moment
         self._spare = spare
         self._others: dict[Agent, _Others] = {}
@@ -138,13 +152,13 @@ class _Grant:
     def note(self, warp: Agent, registers: int) -> None:
         """``warp``, to which it is not known, gives registers, or takes a negative number."""
         others = self._others.setdefault(warp, _Others())
-        own = warp.component
+        own, here = warp.component, partition_of(warp) == self._partition
         if registers < 0:
             others.may_stop()
             self._taken.append((own, warp.moment))
         elif any(warp.clock[c] >= tick for c, tick in self._taken if c != own):
             others.may_stop()
-        others.balance += registers
+        others.balance += registers if here else 0
 
     @property
     def certain(self) -> bool:
@@ -163,7 +177,7 @@ class RegisterPool(Awaited):
         super().__init__()
         self._mir = mir
         self._warps = warps
-        self.free = 0
+        self._free = [0] * PARTITIONS
         self._grants: list[_Grant] = []
         #: an .inc that may be blocked for ever in another schedule
         self._doubtful: Op | None = None
@@ -173,19 +187,23 @@ class RegisterPool(Awaited):
         """Registers per thread before the first setmaxnreg."""
         return launch_registers(self._mir)
 
+    def free(self, warp: Agent) -> int:
+        """The registers that a warp can take."""
+        return self._free[partition_of(warp)]
+
     def give(self, warp: Agent, registers: int) -> None:
         """A .dec by ``warp`` returns ``registers`` (of a whole warp) to the pool."""
-        self.free += registers
+        self._free[partition_of(warp)] += registers
         self._note(warp, registers)
 
     def take(self, warp: Agent, op: Op, registers: int) -> bool:
         """An .inc by ``warp`` takes ``registers`` from the pool; False if it has too few."""
-        if registers > self.free:
+        if registers > self.free(warp):
             return False
-        self.free -= registers
+        self._free[partition_of(warp)] -= registers
         if registers:
             self._note(warp, -registers)
-            self._grants.append(_Grant(warp, op, self.free))
+            self._grants.append(_Grant(warp, op, self.free(warp)))
         return True
 
     @property

@@ -31,7 +31,7 @@ from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import COMES_BACK, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.register_pool import RegisterPool
+from tilesim.sim.machine.register_pool import PARTITIONS, RegisterPool, partition_of
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 from tilesim.sim.machine.warp import Agent, Barrier, Frame, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
@@ -96,7 +96,8 @@ def _links(warps: Sequence[Warp], graph: WaitFor, cta: int | None = None) -> Ite
         yield from _made(first, on, cta)
         yield from _arrived(on, cta)
     if isinstance(on, RegisterPool):
-        yield Line(f"  the register pool holds {on.free} registers")
+        of = f"warps whose number modulo {PARTITIONS} is {partition_of(first)}"
+        yield Line(f"  the register pool holds {on.free(first)} registers for {of}")
     if isinstance(on, TmemPool):
         yield Line(f"  {on.free} of {COLUMNS} columns of its SM are free")
     yield from _missing(first, on, graph, cta)

@@ -32,7 +32,7 @@ from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.register_pool import RegisterPool
+from tilesim.sim.machine.register_pool import RegisterPool, partition_of
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 from tilesim.sim.machine.unknown import Unknown, content
 from tilesim.sim.machine.warp import Agent
@@ -270,7 +270,7 @@ class WaitFor:
                 return [
                     (other, op)
                     for other, op in self._coming(warp, {fx.Registers, TAKES}, set())
-                    if other.number // 4 != warp.number // 4
+                    if partition_of(other) == partition_of(warp)
                     and any(isinstance(e, fx.Registers) and not e.increase for e in op.effects())
                 ]
             case TmemPool():
