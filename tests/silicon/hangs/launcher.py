@@ -231,6 +231,8 @@ def main(plan: Path) -> int:
         for launch in launches:
             stream = stream if launch.dependent and stream else device.stream()
             ready.append(device.made(module, launch, stream))
+        # memsets and copies of pageable memory may not have ended, and the streams do not wait
+        device.wait()
         for start in ready:
             start()
         print("launched", flush=True)
