@@ -35,7 +35,11 @@ def line_of(text: str, what: str) -> int:
 
 
 def answers(
-    monkeypatch: pytest.MonkeyPatch, *differences: Difference, undecided: int = 0, lost: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    *differences: Difference,
+    undecided: int = 0,
+    lost: int = 0,
+    always: str = "",
 ) -> list[tuple[str, str]]:
     """What the comparison is to say from now on; which code of which PTX it is asked about."""
     asked = []
@@ -48,6 +52,8 @@ def answers(
         )
         asked.append((function.name, ptx))
         open_ = tuple(Undecided("order", line, ARRIVE.text, "two copies") for _ in range(undecided))
+        if always:
+            open_ += (Undecided(always, line, always, "its order", always=True),) * 2
         release: RelationKind = "release"
         relations = {release: Relations(40, 2, lost, undecided)}
         return Validation(
@@ -169,6 +175,20 @@ def test_what_is_undecided_proves_nothing_of_the_machine_code(
     assert "two copies" in said
     assert "and 2 more" in said
     assert tilesim_cli("check", cubin, "--sass", "--accept", "bounded").exit_code == 0
+
+
+def test_what_machine_code_never_says_is_an_exception_that_is_named(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch, always="bar.warp.sync")
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 0
+    first, *_ = result.output.splitlines()
+    assert first == "PROVED k.cubin::k, machine code validated but for bar.warp.sync"
+    assert "not compared is the order of bar.warp.sync" in " ".join(result.output.split())
+    assert tilesim_cli("check", cubin, "--sass", "--deny", "machine-code").exit_code == 1
+    answers(monkeypatch, always="bar.warp.sync", undecided=1)
+    assert tilesim_cli("check", cubin, "--sass").exit_code == 3
 
 
 def test_a_comparison_of_nothing_validates_nothing(

@@ -171,12 +171,13 @@ class Instruction(TypedDict):
 
 
 class Undecided(TypedDict):
-    """What could not be compared, and why."""
+    """What could not be compared, and why; always: it is so of each instruction of the kind."""
 
     kind: str
     line: int
     text: str
     why: str
+    always: bool
 
 
 class Difference(TypedDict):

@@ -148,7 +148,9 @@ def _difference(one: Difference) -> of.Difference:
 
 
 def _undecided(one: Undecided) -> of.Undecided:
-    return {"kind": one.kind, "line": one.line, "text": one.text, "why": one.why}
+    return {
+        "kind": one.kind, "line": one.line, "text": one.text, "why": one.why, "always": one.always,
+    }  # fmt: skip
 
 
 def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> of.Leaning:

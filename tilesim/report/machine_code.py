@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, get_args
 
 from tilesim.checker import Report
-from tilesim.checker.assumptions import MACHINE_CODE
+from tilesim.checker.assumptions import MACHINE_CODE, Leaning
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
@@ -20,7 +20,8 @@ from tilesim.records import dataclass, replace
 from tilesim.translation.validation import Difference, Outcome, Validation
 from tilesim.wording import count
 
-#: ``validated``: it synchronises as the PTX says, or more; ``failed``: less; ``undecided``: that
+#: ``validated``: it synchronises as the PTX says, or more, as far as machine code says it (see
+#: `MachineCode.exceptions`); ``failed``: less; ``undecided``: that
 #: could not be shown; ``none``: there is none that could be compared
 Kind = Literal["validated", "failed", "undecided", "none"]
 #: what was checked: PTX, or a program of which PTX is made
@@ -50,13 +51,21 @@ class MachineCode:
     missing: str = ""
 
     @property
+    def exceptions(self) -> tuple[str, ...]:
+        """Kinds of instructions whose order machine code does not say, of those that it has."""
+        found = () if self.validation is None else self.validation.undecided
+        return tuple(sorted({one.kind for one in found if one.always}))
+
+    @property
     def said(self) -> str:
         """What was found, in a sentence without a full stop."""
         if self.validation is None:
             return f"not compared: {self.missing}"
         words = {"validated": "validated", "failed": "FAILED", "undecided": "not decided"}
         counts = "; ".join(filter(None, (_outcomes(self.validation), _relations(self.validation))))
-        return f"{words[self.kind]}: {self.source} against its PTX: {counts}"
+        but = "; not compared is the order of " + ", ".join(self.exceptions)
+        said = f"{words[self.kind]}: {self.source} against its PTX: {counts}"
+        return said + (but if self.exceptions else "")
 
     @property
     def head(self) -> str:
@@ -65,7 +74,8 @@ class MachineCode:
         proved = f"{self.without.upper()} {where}"
         match self.kind:
             case "validated":
-                return ", machine code validated"
+                but = f" but for {', '.join(self.exceptions)}" if self.exceptions else ""
+                return f", machine code validated{but}"
             case "failed":
                 return f" in machine code, {proved}"
             case "undecided":
@@ -99,7 +109,8 @@ def kind_of(validation: Validation) -> Kind:
     if "lost" in validation.outcomes:
         return "failed"
     open_ = any(one.undecided for one in validation.relations.values())
-    if validation.undecided or open_ or "undecided" in validation.outcomes:
+    open_ |= any(not one.always for one in validation.undecided)
+    if open_ or "undecided" in validation.outcomes:
         return "undecided"
     return "validated"
 
@@ -114,8 +125,7 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
     covers = f"of the {code.form}: {report.covers}"
     match code.kind:
         case "validated":
-            kept = tuple(one for one in report.leanings if one.name != MACHINE_CODE)
-            return replace(report, leanings=kept)
+            return replace(report, leanings=tuple(_leanings(report, code)))
         case "failed":
             assert code.validation is not None
             found = (*report.findings, *_findings(code.validation, code.source, place))
@@ -125,6 +135,16 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
             weaker: Verdict = "bounded" if proved else report.verdict
             reasons = (*report.reasons, *_reasons(code, place))
             return replace(report, verdict=weaker, reasons=reasons, covers=covers)
+
+
+def _leanings(report: Report, code: MachineCode) -> Iterator[Leaning]:
+    """What a proof still leans on when its machine code is validated."""
+    for one in report.leanings:
+        if one.name != MACHINE_CODE:
+            yield one
+        elif code.exceptions:
+            kinds = ", ".join(code.exceptions)
+            yield replace(one, text=f"the machine code has {kinds} in the order of the PTX")
 
 
 def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
@@ -171,7 +191,7 @@ def _reasons(code: MachineCode, place: Place) -> Iterator[str]:
     if code.validation is None:
         yield f"the machine code is not compared: {code.missing}"
         return
-    undecided = code.validation.undecided
+    undecided = [one for one in code.validation.undecided if not one.always]
     left = sum(one.undecided for one in code.validation.relations.values())
     total = len(undecided)
     yield (

@@ -149,7 +149,8 @@ class Comparison(Subject):
         for event, kind in enumerate(self.masks.kinds):
             if kind.expanded and event in self.sass.copies:
                 line = self.events[event][0]
-                yield Undecided(kind.name, line, self.text(event), f"its order: {kind.expanded}")
+                why = f"its order: {kind.expanded}"
+                yield Undecided(kind.name, line, self.text(event), why, always=True)
         for relation, judged in self._judged:
             if judged.outcome == "undecided":
                 line = self.events[relation.first][0]

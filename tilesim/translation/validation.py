@@ -74,12 +74,16 @@ class Difference:
 
 @dataclass(frozen=True)
 class Undecided:
-    """What could not be compared: an instruction of the PTX, or a relation of it, and why not."""
+    """What could not be compared: an instruction of the PTX, or a relation of it, and why not.
+
+    ``always``: it is so of every instruction of the kind, as SASS does not say it.
+    """
 
     kind: str
     line: int
     text: str
     why: str
+    always: bool = False
 
 
 @dataclass(frozen=True)
