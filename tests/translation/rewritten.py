@@ -71,7 +71,8 @@ def reordered(image: Image, symbol: Symbol, order: Sequence[int]) -> Image:
 def _with_lines(image: Image, section: int, moved: Mapping[int, int]) -> Image:
     """The cubin with a table in which places of a section have the lines of others."""
     table, relocations = image.section(_TABLE), image.section(f".rela{_TABLE}")
-    assert table and relocations
+    assert table
+    assert relocations
     data = image.contents(table)
     symbols = image.contents(image.sections[relocations.link])
     (size,) = struct.unpack_from("<I", data, 6)
@@ -139,4 +140,3 @@ def _signed_leb(value: int) -> bytes:
         out += bytes([low | (0 if done else 128)])
         if done:
             return out
-

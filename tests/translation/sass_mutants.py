@@ -45,8 +45,8 @@ _SYNCHRONISES = re.compile(
     r"UTC\w*MMA|UTCBAR|UTCCP|LDTM|STTM"
 )
 _JUMPS = frozenset(
-    {"BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC",
-     "BPT", "KILL", "LEPC", "ELECT", "YIELD"}
+    {"BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK",
+     "WARPSYNC", "BPT", "KILL", "LEPC", "ELECT", "YIELD"}
 )  # fmt: skip
 #: by instruction: where a number of its stands, lowest bit and how many
 _NUMBERS: Mapping[str, tuple[tuple[int, int], ...]] = {
@@ -82,13 +82,17 @@ def drawn(image: Image, symbol: Symbol, kind: str, rng: random.Random) -> Mutant
 # ---------------------------------------------------------------------- kinds
 
 
-def _deleted(image: Image, symbol: Symbol, function: Function, rng: random.Random) -> Iterator[Mutant]:
+def _deleted(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
     for one in _shuffled(function, rng, lambda one: bool(_SYNCHRONISES.match(one.opcode))):
         nop = _NOP | word(image, symbol, one.pc) & _CONTROL
         yield Mutant("deleted", one.pc, str(one), with_words(image, symbol, {one.pc: nop}))
 
 
-def _moved(image: Image, symbol: Symbol, function: Function, rng: random.Random) -> Iterator[Mutant]:
+def _moved(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
     """Instructions behind the next one, or before the last one, that they may not pass."""
     fixed = relocated(image, symbol)
     targets = {
@@ -118,7 +122,9 @@ def _moved(image: Image, symbol: Symbol, function: Function, rng: random.Random)
                 break
 
 
-def _guarded(image: Image, symbol: Symbol, function: Function, rng: random.Random) -> Iterator[Mutant]:
+def _guarded(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
     """Guards of synchronisation and of branches: negated, or left out."""
     for one in _shuffled(
         function, rng,
@@ -135,11 +141,14 @@ def _guarded(image: Image, symbol: Symbol, function: Function, rng: random.Rando
         yield Mutant("guard", one.pc, f"{one}: {what}", made)
 
 
-def _numbered(image: Image, symbol: Symbol, function: Function, rng: random.Random) -> Iterator[Mutant]:
+def _numbered(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
     """Numbers of synchronisation, and of what gives it a register: one bit, or one more."""
     for one in _shuffled(
         function, rng,
-        lambda one: one.base in _NUMBERS and bool(_SYNCHRONISES.match(one.opcode) or one.base == "USETMAXREG"),
+        lambda one: one.base == "USETMAXREG"
+        or (one.base in _NUMBERS and bool(_SYNCHRONISES.match(one.opcode))),
     ):  # fmt: skip
         choices = [one, *_sources(function, one)]
         rng.shuffle(choices)
@@ -160,7 +169,7 @@ def _numbered(image: Image, symbol: Symbol, function: Function, rng: random.Rand
 
 
 def _sources(function: Function, one: Instruction) -> Iterator[Instruction]:
-    """Instructions before one, on a straight line, that put a number in a register that it reads."""
+    """Instructions on a straight line before one that put a number in a register of it."""
     wanted = {found for operand in one.operands for found in _REGISTER.findall(operand)}
     for pc in range(one.pc - WIDTH, max(-1, one.pc - _FAR * WIDTH), -WIDTH):
         other = function.code.get(pc)

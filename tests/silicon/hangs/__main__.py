@@ -11,7 +11,6 @@ import json
 import subprocess
 import sys
 import time
-from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,22 +24,7 @@ from tests.silicon.hangs.program_task import ProgramTask
 from tests.silicon.hangs.table import page, totals
 from tests.silicon.hangs.task import NotCompiled, Task, copied_tasks, own_tasks
 from tests.silicon.hangs.triton_task import TASKS
-from tilesim.version import __version__
-
-
-def _gpu() -> dict[str, str]:
-    """The GPU, its driver and the compiler, as far as they are there."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    found = {"gpu": "none", "driver": ""}
-    try:
-        shown = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
-        name, _, driver = shown.strip().splitlines()[0].partition(", ")
-        found = {"gpu": name, "driver": driver}
-    except (OSError, IndexError, subprocess.TimeoutExpired):
-        pass
-    shown = subprocess.run(["nvcc", "--version"], capture_output=True, text=True).stdout
-    release = shown.partition("release ")[2].partition(",")[0]
-    return {**found, "nvcc": release, "tilesim": __version__, "date": date.today().isoformat()}
+from tests.silicon.machine import machine
 
 
 def _others(folder: Path, only: str, *, triton: bool) -> list[Other]:
@@ -77,7 +61,7 @@ def main(
         out, folder, started + seconds - TAIL, imitation if no_gpu else launcher,
         Limits(hang=hang), click.echo,
     )  # fmt: skip
-    facts = _gpu()
+    facts = machine()
     try:
         tasks: list[Task] = [*own_tasks(folder / "src" / "own")]
         if cases is not None:

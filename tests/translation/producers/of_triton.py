@@ -34,7 +34,9 @@ def kernels() -> Iterator[tuple[str, str]]:
         ]
         (found,) = tt.record(measured.by_maps[(8, 8)], *maps, depth, **tile, **with_options)
         yield f"by_maps_{name}", found.ptx
-        (found,) = tt.record(small.product[(8, 8)], *maps, depth, M=128, N=128, K=64, **with_options)
+        (found,) = tt.record(
+            small.product[(8, 8)], *maps, depth, M=128, N=128, K=64, **with_options
+        )
         yield f"product_{name}", found.ptx
         if stages > 2:
             continue
