@@ -20,7 +20,7 @@ def kernels() -> Iterator[tuple[str, str]]:
     """Matrix products and attention by stages, warps and target."""
     half, size, depth = tl.float16, 1024, 4096
     a, b, c = (tt.empty(s, half) for s in ((size, depth), (depth, size), (size, size)))
-    tile = {"BM": 128, "BN": 128, "BK": 64}
+    tile: dict[str, Any] = {"BM": 128, "BN": 128, "BK": 64}
     for target, stages, warps in product(_TARGETS, (1, 2, 3, 4), (4, 8)):
         name = f"{target}_stages={stages}_warps={warps}"
         with_options: dict[str, Any] = {"num_stages": stages, "num_warps": warps, "target": target}
