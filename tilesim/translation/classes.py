@@ -39,6 +39,14 @@ class Kind:
     idempotent: bool = False
     unordered: bool = False
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it synchronises, and its place says with what."""
+        return not self.access and not self.expanded and self.absent != _HINT
+
+
+_HINT = "it is a hint"
+
 
 def _kind(
     name: str, section: str, ptx: str, sass: str, roles: str = "", *, absent: str = "",
@@ -54,7 +62,6 @@ def _kind(
 _NOTHING = r"(?!)"
 _WEAK = r"(?:volatile\.|mmio\.|weak\.|relaxed\.\w+\.|L\w+::\w+\.|nc\.|\w*cache\w*\.)*"
 _LANES = "ptxas places it by where the lanes of a warp converge"
-_HINT = "it is a hint"
 _ORDERED = "SASS keeps that order without an instruction"
 
 #: the first row that matches is the kind of an instruction

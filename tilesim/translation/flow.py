@@ -18,8 +18,8 @@ from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
 from tilesim.translation.conditions import Condition
 
-#: instructions of a branch by which ptxas makes two of a cluster barrier, at most
-_SELECTED = 6
+#: what ptxas makes of a cluster barrier, with clusters and without
+_OF_CLUSTER = frozenset({"UCGABAR_ARV", "UCGABAR_WAIT", "NOP", "BAR"})
 #: nodes of a graph, with code that is called counted at each call
 MOST_NODES = 1 << 18
 
@@ -46,23 +46,19 @@ def ptx_nodes(kernel: Kernel) -> list[Node]:
 
 
 def of_clusters(function: Function, lines: Collection[int]) -> dict[int, int]:
-    """Where branches go on in a launch with clusters: those by which ptxas selects, on lines of
-    cluster barriers (``lines``, of the PTX), what it makes of them in a launch without."""
+    """Where branches go on in a launch with clusters: those by which ptxas selects what a cluster
+    barrier is (``lines``: theirs, of the PTX), in a launch with clusters and in one without."""
     code = function.code
 
-    def has_barrier(pc: int) -> bool:
-        for place in range(pc, pc + _SELECTED * WIDTH, WIDTH):
-            one = code.get(place)
-            if one is None or one.base == "BRA" or one.ptx not in lines:
-                return False
-            if one.base.startswith("UCGABAR"):
-                return True
-        return False
+    def is_of_barrier(pc: int) -> bool:
+        one = code.get(pc)
+        return one is not None and one.ptx in lines and one.base in _OF_CLUSTER
 
     found: dict[int, int] = {}
     for pc, one in code.items():
-        if one.base == "BRA" and one.ptx in lines and len(function.successors[pc]) > 1:
-            arms = [place for place in function.successors[pc] if has_barrier(place)]
+        after = function.successors[pc]
+        if one.base == "BRA" and len(after) > 1 and all(map(is_of_barrier, after)):
+            arms = [place for place in after if code[place].base.startswith("UCGABAR")]
             if len(arms) == 1:
                 found[pc] = arms[0]
     return found
@@ -106,6 +102,8 @@ def sass_nodes(function: Function, selected: Mapping[int, int]) -> list[Node]:
             following = [(calls[-1], calls[:-1])]
             if one.guard:
                 following = [*following, (after, calls)]
+        elif one.base == "WARPSYNC" and "COLLECTIVE" in one.modifiers:
+            following = [(after, calls)]  # one lane goes on there for all, the others behind that
         elif _is_lane_loop(one) or (one.base == "BRA" and one.operands[0] in _NEVER):
             following = [(after, calls)]
         elif one.base in _SINKS and not one.guard and not one.operands:

@@ -160,7 +160,8 @@ class _Pairing:
             if (
                 other is not None
                 and at in self.found
-                and (other.opcode, other.operands) == (one.opcode, one.operands)
+                and other.opcode == one.opcode
+                and other.operands[0] == one.operands[0]
             ):
                 return self.found[at]
         return []

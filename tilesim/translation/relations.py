@@ -35,7 +35,7 @@ class Masks:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.kinds: list[Kind] = [classes.BY_NAME[kind] for _, kind in events]
-        self.order = self._of(lambda kind: not kind.access and not kind.expanded)
+        self.order = self._of(lambda kind: kind.is_ordered)
         self.acquire = self._of(lambda kind: "acquire" in kind.roles)
         self.access = self._of(lambda kind: kind.access)
         self.shared = self._of(lambda kind: kind.name in classes.SHARED)
@@ -52,7 +52,7 @@ class Masks:
         kind = self.kinds[second]
         if kind.access:
             yield "acquire", self.acquire
-        elif not kind.expanded:
+        elif kind.is_ordered:
             order = self.order & ~(1 << second)
             yield "order", order & ~self._of_kind[kind.name] if kind.unordered else order
             if "release" in kind.roles:
