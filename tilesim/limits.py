@@ -16,17 +16,20 @@ from __future__ import annotations
 
 import atexit
 import gc
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from math import isfinite
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from time import monotonic
 from typing import TypeVar
 
 from tilesim.errors import UsageError
 
 T = TypeVar("T")
+#: seconds after which a step that goes on is interrupted when its time is up
+_MOMENT = 0.3
 #: processes at most that work side by side
 MAX_JOBS = 512
 #: longer times are this one, to which others can be added
@@ -87,6 +90,24 @@ class Timer:
             self.interrupted |= not self.reason()
             return otherwise
 
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """What is done within it is interrupted, as by Ctrl-C, when the time has been up for a
+        moment: a step that looks at the clock ends before.
+
+        Only in the main thread, on systems that have alarms, and if nothing else has set one.
+        """
+        if self.until is None or not _can_be_alarmed():
+            yield
+            return
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, max(self.until - monotonic(), 0) + _MOMENT)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
     def reason(self) -> str:
         """Which limit has passed, as the reason of a verdict; empty if none."""
         now = monotonic() - self._start
@@ -94,6 +115,16 @@ class Timer:
             if limit is not None and now >= limit.total_seconds():
                 return f"its {name} of {limit.total_seconds():g} s is used up"
         return ""
+
+
+def _can_be_alarmed() -> bool:
+    """Whether an alarm is heard here, and disturbs nothing."""
+    return (
+        hasattr(signal, "SIGALRM")
+        and current_thread() is main_thread()
+        and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+        and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    )
 
 
 #: how many new objects there are before garbage is looked for among them

@@ -175,6 +175,23 @@ class FlowGraph:
         )
 
     @cached_property
+    def repeated(self) -> frozenset[int]:
+        """The blocks that a warp may come to more than once: those of which one follows another
+        and is followed by it (strongly connected components, by Kosaraju's algorithm)."""
+        found, left = set[int](), {*self.order}
+
+        def before(block: int) -> list[int]:
+            return [one for one in self.predecessors[block] if one in left]
+
+        for root in self.order:
+            if root in left:
+                component = closure((root,), before)
+                left -= component
+                if len(component) > 1 or root in self.successors[root]:
+                    found |= component
+        return frozenset(found)
+
+    @cached_property
     def innermost(self) -> list[tuple[int, set[int]]]:
         """The head and the blocks of each loop, with all ways back, in which there is no other."""
         blocks: dict[int, set[int]] = {}

@@ -142,9 +142,7 @@ class _Splitting:
 
     def _repeats(self, number: int) -> bool:
         """Whether an instruction may be executed again."""
-        graph, end = self._graph, len(self._mir.code)
-        after = graph.successors[graph.block_of[number]]
-        return any(number in graph.between(graph.blocks[b].start, end) for b in after)
+        return self._graph.block_of[number] in self._graph.repeated
 
     def _simple(self, number: int) -> bool:
         """Whether the lanes have met before a branch, the others act as one, and those that it

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from numpy.typing import NDArray
 
 from tilesim.checker.options import NO_LIMITS, searching
-from tilesim.checker.report import INTERRUPTED, Given, Report, Stats, whole
+from tilesim.checker.report import INTERRUPTED, Given, Report, Stats, not_run, whole
 from tilesim.checker.verdict import Checking
 from tilesim.checker.witness import Witness, repeat, replay
 from tilesim.dsl.kernel import Kernel, built, public
@@ -117,7 +117,12 @@ def check(
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
     try:
-        report = Checking(program, strict, checked, search, progress, timer).check()
+        with timer.interrupting():
+            report = Checking(program, strict, checked, search, progress, timer).check()
+    except KeyboardInterrupt:  # before its first instruction
+        if not timer.reason():
+            raise
+        report = not_run(kernel_of(program).name, timer.reason())
     except InvalidProgram as error:
         if wanted is None:
             raise

@@ -217,6 +217,11 @@ class Report(Shown):
         return "bounded" if right and not self.is_whole else self.verdict
 
 
+def not_run(kernel: str, reason: str) -> Report:
+    """The report on a kernel of which nothing was run before its time was up."""
+    return Report(kernel, "bounded", "no instruction; not a proof", reasons=(reason,))
+
+
 def whole(report: Report) -> Report:
     """A report that is a part of something: nothing, if the user has interrupted its check.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import wraps
 from json import dumps
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import Report, Stats, check
-from tilesim.checker.report import Values
+from tilesim.checker.report import Values, not_run
 from tilesim.checker.witness import MAX_TEXT, Witness, replay, retrace
 from tilesim.checker.witness import load as load_witness
 from tilesim.cli.options import Progress, write_file
@@ -21,6 +22,7 @@ from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.limits import Timer
 from tilesim.loader import Target
 from tilesim.loader.ptx import Scalars
 from tilesim.loader.python import identify
@@ -92,7 +94,15 @@ class Examination:
     ) -> Checked:
         """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way; if the
         report is ``known``, only what it shows is made."""
-        program = target.form()
+        timer = Timer(self.time_limit)
+        try:
+            with timer.interrupting() if target.ptx is not None else nullcontext():
+                program = target.form()
+        except KeyboardInterrupt:
+            if target.ptx is None or not timer.reason():
+                raise
+            late = not_run(target.ptx.launch.entry, f"{timer.reason()} before it was read")
+            return Checked(target.id, target.ptx.target, late, configuration=target.configuration)
         if known is not None:
             return self._result(target, program, known)
         report = self._check(target, program, frontier)
