@@ -319,6 +319,7 @@ def _summary(result: Result) -> str:
                 return report.reasons[0]
             stats = report.stats
             cost = f"{count(stats.instructions, 'warp instruction')}, {count(stats.ctas, 'CTA')}"
+            cost += "" if result.machine_code is None else result.machine_code.head
             given = ", ".join(report.conditions)
             return f"leaning on {given}; {cost}" if given else cost
         case Rejected(diagnostics=diagnostics):
