@@ -70,6 +70,17 @@ def test_an_absolute_path_keeps_ptx_options_and_the_exit_code(here: Path) -> Non
     assert launch["grid"] == ["FILL_IN"]
 
 
+@pytest.mark.parametrize("option", ["-o k.cubin", "--output-file k.cubin", "--output-file=k.cubin"])
+def test_the_machine_code_of_a_run_that_succeeds_is_kept(option: str, here: Path) -> None:
+    """The stand-in writes none: what is there when it ends counts."""
+    Path("k.ptx").write_text(ptx("fill"))
+    capture(f"printf code > k.cubin; good/ptxas -arch=sm_90a k.ptx {option}; rm k.cubin")
+    assert Path("out/fill.cubin").read_bytes() == b"code"
+    shutil.rmtree("out")
+    capture(f"printf code > k.cubin; bad/ptxas -arch=sm_90a k.ptx {option}")
+    assert not Path("out/fill.cubin").exists()
+
+
 def test_a_failure_is_the_commands_and_is_noted(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from tilesim.capture.build import preload_built
 from tilesim.capture.folder import file_stem, say
 from tilesim.capture.program import ended, joined
 from tilesim.errors import UsageError
-from tilesim.files import write_whole
+from tilesim.files import read_regular, write_whole
 from tilesim.ptx.description import as_text
 from tilesim.ptx.launch_template import template
 from tilesim.ptx.parser import read
@@ -61,7 +61,7 @@ class Compiled:
     """A PTX as a ``ptxas`` was given it. ``input``: the file it was called; ``arch``, ``options``:
     what it was told; ``registers``: the most per thread, None: not said. ``code``: how it ended,
     None: killed. ``host``: the object file with code for the host that is linked with it (cuTile);
-    empty: none."""
+    empty: none. ``cubin``: what was made of it; empty: nothing."""
 
     ptx: str
     input: str
@@ -70,6 +70,7 @@ class Compiled:
     options: tuple[str, ...]
     code: int | None
     host: bytes = b""
+    cubin: bytes = b""
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -87,7 +88,8 @@ class Compiled:
 
 def run(command: Sequence[str], output: Path) -> int:
     """Runs a command; what its ``ptxas`` were given goes to the folder ``output``, each PTX once,
-    as ``NAME.ptx`` with the launch to be filled in as ``NAME.json``. Its exit code.
+    as ``NAME.ptx`` with the launch to be filled in as ``NAME.json`` and the machine code that was
+    made of it as ``NAME.cubin``. Its exit code.
 
     Raises:
         UsageError: the library cannot be built, or the command cannot be started.
@@ -165,11 +167,20 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
             options.append(argument)
         before = argument
     registers = said.get("registers", "")
+    made = _made(folder / "made")
     for place, text in texts:
         yield Compiled(
             text, place, said.get("arch", ""), int(registers) if registers.isdecimal() else None,
-            tuple(options), code, host,
+            tuple(options), code, host, made if len(texts) == 1 else b"",
         )  # fmt: skip
+
+
+def _made(file: Path) -> bytes:
+    """The cubin that a run has made; empty without one."""
+    try:
+        return read_regular(file, _LARGEST)
+    except OSError:
+        return b""
 
 
 def _number(file: Path) -> int | None:
@@ -209,6 +220,8 @@ def _write(found: Iterable[Compiled], output: Path) -> None:
         rows.append(_row(name, one, compiled))
         write_whole(output / f"{name}.ptx", one.ptx)
         _describe(one, output / f"{name}.json")
+        if one.cubin:
+            write_whole(output / f"{name}.cubin", one.cubin)
         failed = "" if one.code == 0 else ", ptxas failed"
         again = f", compiled {compiled} times" if compiled > 1 else ""
         kernels = f", {len(one.entries)} kernels" if len(one.entries) > 1 else ""

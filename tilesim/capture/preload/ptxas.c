@@ -2,7 +2,7 @@
  *
  * $TILESIM_PTXAS gets a folder per run of ptxas: `N` has what its argument N names (`-`: standard
  * input), `command` the arguments, each with a zero byte behind it, written last; `exit` is the
- * exit code. Whatever fails here leaves ptxas as it is. */
+ * exit code, `made` the cubin. Whatever fails here leaves ptxas as it is. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[PATH_MAX];
+static char folder[PATH_MAX], output[PATH_MAX];
 
 static int is_ptxas(void) {
     char path[PATH_MAX];
@@ -93,9 +93,18 @@ static int keep(const char *argument, int number) {
     return done;
 }
 
+static void keep_output(void) {
+    int from = *output ? open(output, O_RDONLY | O_CLOEXEC) : -1;
+    struct stat about;
+    int to = from >= 0 && !fstat(from, &about) && S_ISREG(about.st_mode) ? create("made") : -1;
+    if (to >= 0) copy(from, 0, to), close(to);
+    if (from >= 0) close(from);
+}
+
 static void ended(int code, void *unused) {
     (void)unused;
     char text[16];
+    if (!code) keep_output();
     int to = create("exit");
     if (to >= 0) put(to, text, snprintf(text, sizeof text, "%d", code & 255)), close(to);
 }
@@ -108,6 +117,10 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     int done = 1;
     for (int n = 1; n < count; ++n) {
         const char *value = arguments[n];
+        if (!strcmp(arguments[n - 1], "-o") || !strcmp(arguments[n - 1], "--output-file"))
+            snprintf(output, sizeof output, "%s", value);
+        else if (!strncmp(value, "--output-file=", 14))
+            snprintf(output, sizeof output, "%s", value + 14);
         if (value[0] == '-' && value[1]) {
             value = strchr(value, '=');
             if (!value++) continue;
