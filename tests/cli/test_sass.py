@@ -16,10 +16,13 @@ from tilesim.cubin import ptxas
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.sass import WIDTH
+from tilesim.gpu import compile
+from tilesim.gpu.errors import MissingExtra
 from tilesim.translation import Difference, Relations, Translated, Undecided, Validation
 from tilesim.translation.validation import RelationKind
 
 from .conftest import Invoke, Write
+from .kernels import GOOD
 from .test_programs import CUBIN_LAUNCH, SOURCE, put
 
 RIGHT = f"#define ARRIVES\n{SOURCE}"
@@ -199,6 +202,26 @@ def test_a_comparison_of_nothing_validates_nothing(
     result = tilesim_cli("check", cubin, "--sass")
     assert result.exit_code == 3
     assert "none of its synchronising instructions is known" in result.output
+
+
+def test_a_kernel_in_the_dsl_is_emitted_and_compiled(
+    write: Write, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    write("good.py", GOOD)
+    result = tilesim_cli("check", "good.py", "--sass")
+    assert result.exit_code == 0, result.output
+    assert ", machine code validated" in result.output.splitlines()[0]
+    assert "the CUDA C++ that tilesim emits (NVRTC" in " ".join(result.output.split())
+
+    def missing(*_: object) -> None:
+        raise MissingExtra("NVRTC is not installed, which compiling needs")
+
+    monkeypatch.setattr(compile, "compile_cubin", missing)
+    result = tilesim_cli("check", "good.py", "--sass")
+    assert result.exit_code == 3
+    first, *_ = result.output.splitlines()
+    assert first.endswith(", PROVED as a program, machine code not compared")
+    assert "not compared: NVRTC is not installed" in " ".join(result.output.split())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tilesim.checker import Report
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.ptxas import compiled
-from tilesim.errors import TargetError, TilesimError
+from tilesim.errors import TilesimError
 from tilesim.files import read_regular
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
@@ -20,7 +20,7 @@ from tilesim.loader.machine_code import read, symbol_of
 from tilesim.loader.ptx import PtxKernel
 from tilesim.records import dataclass
 from tilesim.report.machine_code import Form, MachineCode, Place, combined, kind_of
-from tilesim.translation import TranslationError, validate
+from tilesim.translation import validate
 
 #: how PTX synchronises: a comparison of none of these instructions says nothing
 _SYNCHRONISES = re.compile(
@@ -50,7 +50,7 @@ class Sass:
             validation = validate(found.image, found.symbol, found.ptx)
             if not validation.instructions and _SYNCHRONISES.search(found.ptx):
                 raise _Missing("none of its synchronising instructions is known")
-        except (CubinError, TranslationError, TargetError, _Missing) as error:
+        except TilesimError as error:  # the verdict on the kernel is worth having without it
             why = " ".join(str(error).split())
             missing = MachineCode("none", report.verdict, form, "", missing=why)
             return combined(report, missing, _nowhere), missing
