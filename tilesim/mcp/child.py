@@ -31,11 +31,13 @@ class CommandError(Exception):
 
 
 class Children:
-    """The processes that work for the server, so many at a time."""
+    """The processes that work for the server, so many at a time; none of them outlives it."""
 
     def __init__(self, at_once: int) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._groups: set[int] = set()
+        #: the end of a pipe that they read; the other one is held here, and closed with the server
+        self._read, self._held = os.pipe()
 
     async def run(
         self, arguments: Sequence[str], seconds: float, *, module: str = "tilesim",
@@ -52,7 +54,8 @@ class Children:
         """
         async with self._free:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", module, *arguments, start_new_session=True,
+                sys.executable, "-P", "-m", "tilesim.mcp.with_server", str(self._read), module,
+                *arguments, start_new_session=True, pass_fds=(self._read,),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE, cwd=folder,
             )  # fmt: skip
