@@ -552,7 +552,7 @@ def test_registers_that_no_warp_gives_back(tmp_path: Path) -> None:
         "warps 4-11 of its CTA have stores to global memory ahead, which may be to it",
     )
     alone = entry(graph(tmp_path, "registers", [Block(waits)], block=384), *range(4, 12))
-    assert alone.state == ("no live warp of its CTA can still release registers",)
+    assert alone.state == ("no live warp of its partition of the SM can still release registers",)
 
 
 @needs.compiler

@@ -33,6 +33,7 @@ from tilesim.autopsy.waits import (
 )
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass, replace
+from tilesim.sim.machine.register_pool import PARTITIONS
 from tilesim.wording import count, numbered, ranges
 
 
@@ -167,8 +168,10 @@ class _Graph:
             case Poll() as wait:
                 self._poll(waiting, wait)
             case RegisterPoolWait():
-                waiting.supplies = self._supplies(self._others(waiting), "registers", None)
-                self._say_if_none(waiting, "no live warp of its CTA can still release registers")
+                waiting.supplies = self._supplies(self._of_partition(waiting), "registers", None)
+                self._say_if_none(
+                    waiting, "no live warp of its partition of the SM can still release registers"
+                )
             case TensorAllocWait():
                 beside = [c for c in self.launch.ctas if c.sm == waiting.cta.sm]
                 groups = [group for cta in beside for group in self.of[cta]]
@@ -424,6 +427,12 @@ class _Graph:
                 "no other live warp of this kernel has a store to global memory ahead: it "
                 f"takes {begins}another kernel, the host or a copy that is under way"
             )
+
+    def _of_partition(self, waiting: _CtaWait) -> list[Group]:
+        """The other groups of its CTA with a warp that shares the registers of one that waits."""
+        parts = {w % PARTITIONS for group in waiting.groups for w in group.warps}
+        others = self._others(waiting)
+        return [g for g in others if not parts.isdisjoint(w % PARTITIONS for w in g.warps)]
 
     def _stores(self, group: Group) -> bool:
         return self.ahead.any_of(group, "global store")
