@@ -72,6 +72,19 @@ def judge(subject: Subject, relation: Relation) -> Judgement:
         return Judgement(
             "explained", "other memory", "one of the two works on an mbarrier, the other does not"
         )
+    if subject.masks.kinds[relation.first].name == "wgmma.wait":
+        code = subject.translation.sass.code
+        stricter = [
+            pc
+            for pc, one in code.items()
+            if one.base == "WARPGROUP" and one.operands[-1:] == ("0x0",)
+        ]
+        if subject.sass.shown_if_passed(
+            relation.statement, relation.first, relation.second, stricter
+        ):
+            return Judgement(
+                "explained", "stricter wait", "another wait there is for all groups of wgmmas"
+            )
     loop = unrolled_loop(subject, relation)
     if loop:
         return Judgement(
@@ -232,8 +245,8 @@ def why_inserted(one: Instruction, kinds: list[Kind]) -> str:
         return ""
     if one.base in ("MEMBAR", "FENCE") and names & classes.WITH_FENCE:
         return ""
-    if one.base == "SYNCS" and "mbarrier.arrive" in names:
-        return ""  # of cp.async.mbarrier.arrive: the pending count
+    if one.base == "SYNCS" and names & {"mbarrier.arrive", "mbarrier.wait"}:
+        return ""  # of cp.async.mbarrier.arrive: the pending count; of a wait with a time limit
     if one.base == "FENCE" and "mbarrier.init" in names:
         return "orders earlier accesses to the bytes of an mbarrier before its initialisation"
     written = text(one)

@@ -18,8 +18,8 @@ from tilesim.ptx.inline import Kernel
 from tilesim.ptx.liveness import targets
 from tilesim.translation.conditions import Condition
 
-#: what ptxas makes of a cluster barrier, with clusters and without
-_OF_CLUSTER = frozenset({"UCGABAR_ARV", "UCGABAR_WAIT", "NOP", "BAR"})
+#: what stands before an instruction of cluster barriers
+_OF_CLUSTER = frozenset({"MEMBAR", "ERRBAR", "CGAERRBAR"})
 #: nodes of a graph, with code that is called counted at each call
 MOST_NODES = 1 << 18
 
@@ -50,17 +50,24 @@ def of_clusters(function: Function, lines: Collection[int]) -> dict[int, int]:
     barrier is (``lines``: theirs, of the PTX), in a launch with clusters and in one without."""
     code = function.code
 
-    def is_of_barrier(pc: int) -> bool:
-        one = code.get(pc)
-        return one is not None and one.ptx in lines and one.base in _OF_CLUSTER
+    def has_barrier(pc: int) -> bool | None:
+        """Whether a cluster barrier begins at a place; None of what is no part of one."""
+        place = pc
+        while (one := code.get(place)) is not None and one.ptx in lines:
+            if one.base.startswith("UCGABAR"):
+                return True
+            if one.base not in _OF_CLUSTER:
+                return False if place == pc and one.base in ("NOP", "BAR") else None
+            place += WIDTH
+        return None
 
     found: dict[int, int] = {}
     for pc, one in code.items():
         after = function.successors[pc]
-        if one.base == "BRA" and len(after) > 1 and all(map(is_of_barrier, after)):
-            arms = [place for place in after if code[place].base.startswith("UCGABAR")]
-            if len(arms) == 1:
-                found[pc] = arms[0]
+        if one.base == "BRA" and len(after) == 2:
+            arms = [has_barrier(place) for place in after]
+            if {*arms} == {True, False}:
+                found[pc] = after[arms.index(True)]
     return found
 
 
@@ -463,14 +470,15 @@ def ptx_text(
     if nodes and kernel.code[-1].base not in ("bra", "brx", *_PTX_ENDS):
         ends.add(len(nodes) - 1)
     certain = [step.guard is None for step in kernel.code]
-    return _contracted(nodes, events, conditions, certain, taken, ends)
+    return _contracted(nodes, events, conditions, certain, taken, ends, ())
 
 
 def sass_text(
     function: Function, events: Mapping[int, Sequence[int]], conditions: Mapping[int, Condition],
-    selected: Mapping[int, int],
+    selected: Mapping[int, int], noted: Collection[int],
 ) -> Text:  # fmt: skip
-    """A kernel in SASS; events by pc; ``selected`` as `of_clusters` says."""
+    """A kernel in SASS; events by pc; ``selected`` as `of_clusters` says; the places ``noted`` stay
+    nodes without events too."""
     nodes = sass_nodes(function, selected)
     executed = _certain_guards(function)
     at: dict[int, list[int]] = {}
@@ -499,7 +507,8 @@ def sass_text(
         if (found := conditions.get(node.place)) is not None
     }
     by_node = {n: events[node.place] for n, node in enumerate(nodes) if node.place in events}
-    return _contracted(nodes, by_node, known, certain, taken, ends)
+    stay = {number for number, node in enumerate(nodes) if node.place in noted}
+    return _contracted(nodes, by_node, known, certain, taken, ends, stay)
 
 
 def _is_lane_loop(one: Instruction) -> bool:
@@ -583,14 +592,15 @@ def _comes_from(
 def _contracted(
     nodes: Sequence[Node], events: Mapping[int, Sequence[int]],
     conditions: Mapping[int, Condition], certain: Sequence[bool], taken: Mapping[int, int],
-    ends: Iterable[int],
+    ends: Iterable[int], noted: Iterable[int],
 ) -> Text:  # fmt: skip
-    """The text without the nodes at which nothing is to be seen; node 0 stays."""
+    """The text without the nodes at which nothing is to be seen; node 0 stays, and ``noted``."""
     used: dict[Hashable, int] = {}
     for condition in conditions.values():
         used[condition.value] = used.get(condition.value, 0) + 1
     conditions = {n: one for n, one in conditions.items() if used[one.value] > 1}
     marked = frozenset(n for one in {c.made for c in conditions.values()} for n in one)
+    marked |= {*noted}
     ends = frozenset(ends)
 
     def stays(number: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tilesim.cubin.operands import written
@@ -24,6 +24,8 @@ from tilesim.translation.dead_products import dead_products
 #: instructions between the first try of a wait and the branch to its loop, and between the
 #: beginning of that loop and its wait, at most
 _FAR = 1024
+#: groups of HGMMAs that are one of the PTX, at most
+_MOST_RUNS = 32
 _NEAR = 8
 #: lines of the PTX behind the one that the table gives, at most
 _LOOSE = 60
@@ -90,7 +92,7 @@ class _Pairing:
         self.found: dict[int, list[Event]] = {}
         loose: list[Instruction] = []
         for pc, one in function.code.items():
-            if never(one):
+            if never(one) or self._is_continued(one):
                 continue
             written = text(one)
             line = self.line(one)
@@ -109,11 +111,28 @@ class _Pairing:
         line = one.ptx or 0
         return self.inner.get(line, line)
 
+    def _is_continued(self, one: Instruction) -> bool:
+        """Whether an instruction is part of another one of its line: a fence of the CTA before a
+        wider one, the second try of a wait with a time limit."""
+        code = self.function.code
+        if one.opcode == "MEMBAR.ALL.CTA":
+            other = code.get(one.pc + WIDTH)
+            return other is not None and other.base == "MEMBAR" and other.ptx == one.ptx
+        if one.base == "SYNCS" and "PHASECHK" in one.modifiers and one.guard:
+            other = code.get(one.pc - 2 * WIDTH)
+            return (
+                other is not None
+                and other.opcode == f"{one.opcode}.TRYWAIT"
+                and other.operands == one.operands
+                and one.guard == f"!{one.operands[0]}"
+            )
+        return False
+
     def _repair(self, one: Instruction) -> None:
         """Pairs an instruction whose line is that of a neighbour."""
         written = text(one)
-        if "GMMA" in one.base:
-            return
+        if "GMMA" in one.base or one.base == "WARPGROUP":
+            return  # what serialises wgmmas has lines of others
         if "PHASECHK" in one.modifiers and (same := self._in_loop(one)):
             self.found[one.pc] = same
             return
@@ -169,47 +188,79 @@ class _Pairing:
     def _wgmmas(self) -> None:
         """Pairs groups of HGMMAs, each ended by ``gsb0``, with groups of as many wgmmas of the same
         shapes, each ended by a commit: that with the line of the fence before it, then that with
-        most of their lines."""
+        most of their lines. Where ptxas serialises wgmmas, several groups are one of the PTX."""
         of_ptx = _groups(self.kernel, [])
         dead = dead_products(self.kernel)
         of_ptx += _groups(self.kernel, dead) if dead else []
-        run: list[Instruction] = []
+        runs = [*self._runs()]
+        while runs:
+            for count in range(1, 1 + min(len(runs), _MOST_RUNS)):
+                copies = [one for run in runs[:count] for one in run.copies]
+                if self._paired_group(copies, runs[0].fence, of_ptx):
+                    break
+            else:
+                count = 1
+                self._paired_part(runs[0].copies, runs[0].fence, of_ptx)
+            runs = runs[count:]
+
+    def _runs(self) -> Iterator[_Run]:
+        copies: list[Instruction] = []
         fence = 0
         for one in self.function.code.values():
-            if one.base == "WARPGROUP" and "ARRIVE" in one.modifiers:
+            if one.base == "WARPGROUP" and "ARRIVE" in one.modifiers and not copies:
                 fence = self.line(one)
             if "GMMA" not in one.base or one.base.startswith("UTC") or never(one):
                 continue
             if classes.is_sass_of("wgmma", text(one)):
-                run.append(one)
+                copies.append(one)
             if "gsb0" in one.operands:
-                if run:
-                    self._wgmma_group(run, fence, of_ptx)
-                run, fence = [], 0
+                if copies:
+                    yield _Run(tuple(copies), fence)
+                copies, fence = [], 0
 
-    def _wgmma_group(
-        self, run: Sequence[Instruction], fence: int, of_ptx: Sequence[_Group]
+    def _paired_group(
+        self, copies: Sequence[Instruction], fence: int, groups: Sequence[_Group]
+    ) -> bool:
+        shapes = tuple(one.modifiers[0] for one in copies)
+        group = self._best(copies, fence, [one for one in groups if one.shapes == shapes])
+        if group is None:
+            return False
+        for one, line in zip(copies, group.lines, strict=True):
+            self.found[one.pc] = [(line, "wgmma")]
+        if group.commit:
+            self.found[copies[-1].pc].append((group.commit, "wgmma.commit"))
+        return True
+
+    def _paired_part(
+        self, copies: Sequence[Instruction], fence: int, groups: Sequence[_Group]
     ) -> None:
-        lines = [self.line(one) for one in run]
-        shapes = tuple(one.modifiers[0] for one in run)
+        """Pairs what is left of a group, the first of it first."""
+        shapes = tuple(one.modifiers[0] for one in copies)
+        longer = [one for one in groups if one.shapes[: len(shapes)] == shapes]
+        group = self._best(copies, fence, longer)
+        if group is not None:
+            for one, line in zip(copies, group.lines, strict=False):
+                self.found[one.pc] = [(line, "wgmma")]
+
+    def _best(
+        self, copies: Sequence[Instruction], fence: int, groups: Sequence[_Group]
+    ) -> _Group | None:
+        """The group with the line of a fence, then with most lines of copies; None without any."""
+        lines = [self.line(one) for one in copies]
 
         def votes(group: _Group) -> tuple[bool, int]:
             inside = (*group.lines, group.fence)
             return fence in inside, sum(line in inside for line in lines)
 
-        same = [group for group in of_ptx if group.shapes == shapes]
-        if not same:
-            same = [group for group in of_ptx if _is_part(shapes, group.shapes)]
-        group = max(same, key=votes, default=None)
-        if group is None or votes(group) == (False, 0):
-            # serialised: a fence before each, with its line
-            if len(run) == 1 and "wgmma" in self.kinds_at.get(fence, ()):
-                self.found[run[0].pc] = [(fence, "wgmma")]
-            return
-        for one, line in zip(run, group.lines, strict=False):
-            self.found[one.pc] = [(line, "wgmma")]
-        if group.commit:
-            self.found[run[-1].pc].append((group.commit, "wgmma.commit"))
+        group = max(groups, key=votes, default=None)
+        return None if group is None or votes(group) == (False, 0) else group
+
+
+class _Run(NamedTuple):
+    """HGMMAs up to one with ``gsb0``, and the line of the fence before them, 0 if none is."""
+
+    copies: tuple[Instruction, ...]
+    fence: int
 
 
 class _Group(NamedTuple):
@@ -220,11 +271,6 @@ class _Group(NamedTuple):
     shapes: tuple[str, ...]
     fence: int
     commit: int
-
-
-def _is_part(shapes: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether some shapes are the first of others: behind them wgmmas have been removed."""
-    return len(shapes) < len(whole) and tuple(whole[: len(shapes)]) == tuple(shapes)
 
 
 def _groups(kernel: Kernel, without: Collection[int]) -> list[_Group]:

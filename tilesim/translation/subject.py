@@ -35,8 +35,9 @@ class Subject:
         self.ptx = Facts(ptx_text(kernel, at_number, guards.ptx_conditions(kernel)), every)
         conditions = predicates.unified(function, guards.sass_conditions(function))
         clusters = {line for line, kind in self.events if kind.startswith("barrier.cluster.")}
+        waits = [pc for pc, one in function.code.items() if one.base == "WARPGROUP"]
         self.selected = of_clusters(function, clusters)
-        self.sass = Facts(sass_text(function, at_pc, conditions, self.selected), every)
+        self.sass = Facts(sass_text(function, at_pc, conditions, self.selected, waits), every)
         self.paired = frozenset(at_pc)
 
     def text(self, event: int) -> str:
