@@ -155,6 +155,7 @@ def test_every_format_has_it(
     log = json.loads(report("sarif"))
     (found,) = log["runs"][0]["results"]
     assert (found["ruleId"], found["level"]) == ("translation", "error")
+    assert "the SASS is SYNCS.ARRIVE at 0x150" in found["message"]["text"]
     assert ARRIVE.text.split()[0] in json.dumps(found["locations"])
     suite = ElementTree.fromstring(report("junit"))
     assert suite.get("failures") == "1"

@@ -189,7 +189,8 @@ def command(
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
 
-    A folder stands for the .ptx, .tile and .mir files in it, - for standard input. Exit: 0 every
+    A folder stands for the .ptx, .tile, .mir and .cubin files in it, - for standard input; a
+    program, a library, a cubin or a core dump of a GPU for its kernels with PTX. Exit: 0 every
     kernel proved or exhausted, 1 findings, 2 usage or input error, 3 inconclusive or unsupported,
     130 interrupted; the worst of several.
     """

@@ -25,7 +25,8 @@ tilesim proves that the synchronisation of a Hopper or Blackwell GPU kernel work
 (mbarriers, TMA, wgmma, tcgen05, clusters), or shows the schedule that breaks it, without a GPU.
 
 A target is file.py, file.py::kernel, package.module::kernel, file.tile, file.mir, or file.ptx with
-its launch description file.json beside it. A .py target is run: check only code that you would run.
+its launch description file.json beside it; a cubin or a program with PTX is as a .ptx, and a core
+dump of a GPU has its launches. A .py target is run: check only code that you would run.
 
 Check a kernel after each edit. Verdicts: proved and exhausted are proofs; failed comes with
 findings, their lines, causes and a witness; bounded: nothing was found, and why that is no proof.

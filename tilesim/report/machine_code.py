@@ -150,9 +150,10 @@ def _leanings(report: Report, code: MachineCode) -> Iterator[Leaning]:
 def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
     """The differences by which the machine code synchronises less."""
     for one in validation.findings:
+        found = f"; the SASS is {one.sass} at {one.pc:#x}" if one.pc is not None else ""
         yield Finding(
             RULE, one.sentence.rstrip("."), tuple(_sides(one, validation, place)),
-            notes=(f"{one.kind}, seen by {one.rule}, in {source}",), fix=_FIX,
+            notes=(f"{one.kind}, seen by {one.rule}, in {source}{found}",), fix=_FIX,
         )  # fmt: skip
     if not validation.findings:
         for lost in (one for one in validation.instructions if one.outcome == "lost"):
