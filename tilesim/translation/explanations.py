@@ -51,6 +51,8 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
         )
     if kind.name == "wgmma.fence" and is_serialised(subject, event):
         return "strengthened", "ptxas serialises its wgmmas, with a fence before each (C7510)"
+    if kind.name == "wgmma.wait" and is_waited_for(subject, event):
+        return "strengthened", "ptxas serialises wgmmas: other waits there are for all of them"
     if kind.name == "setmaxnreg" and not any(
         kind.name == "setmaxnreg"
         for event, kind in enumerate(subject.masks.kinds)
@@ -72,19 +74,12 @@ def judge(subject: Subject, relation: Relation) -> Judgement:
         return Judgement(
             "explained", "other memory", "one of the two works on an mbarrier, the other does not"
         )
-    if subject.masks.kinds[relation.first].name == "wgmma.wait":
-        code = subject.translation.sass.code
-        stricter = [
-            pc
-            for pc, one in code.items()
-            if one.base == "WARPGROUP" and one.operands[-1:] == ("0x0",)
-        ]
-        if subject.sass.shown_if_passed(
-            relation.statement, relation.first, relation.second, stricter
-        ):
-            return Judgement(
-                "explained", "stricter wait", "another wait there is for all groups of wgmmas"
-            )
+    if subject.masks.kinds[relation.first].name == "wgmma.wait" and subject.sass.shown_if_passed(
+        relation.statement, relation.first, relation.second, waits_for_all(subject)
+    ):
+        return Judgement(
+            "explained", "stricter wait", "another wait there is for all groups of wgmmas"
+        )
     loop = unrolled_loop(subject, relation)
     if loop:
         return Judgement(
@@ -107,6 +102,40 @@ def guard_is_false(kernel: Kernel, step: Step) -> bool:
     constants = Constants(kernel, lambda *_: None, {})
     mask, value = constants.bits(register)
     return bool(mask & 1) and bool(value & 1) == negated
+
+
+def waits_for_all(subject: Subject) -> list[int]:
+    """The places of SASS that wait for all groups of wgmmas."""
+    return [
+        pc
+        for pc, one in subject.translation.sass.code.items()
+        if one.base == "WARPGROUP" and one.operands[-1:] == ("0x0",)
+    ]
+
+
+def is_waited_for(subject: Subject, event: int) -> bool:
+    """Whether waits for all groups of wgmmas do what a wait without SASS does: one follows each
+    wgmma that the PTX's wait follows, and one is between each wgmma and what the PTX's is before.
+    On a path without a wgmma there is nothing to wait for."""
+    places = waits_for_all(subject)
+    facts = subject.sass.with_copies(event, places)
+    wgmmas = [n for n, kind in enumerate(subject.masks.kinds) if kind.name == "wgmma"]
+    nodes = [node for one in wgmmas for node in facts.copies.get(one, ())]
+    entry = facts.graph.since(nodes, {})
+    for second in facts.copies.keys() & subject.ptx.copies.keys() - {event}:
+        after = subject.ptx.passed("after", second) or 0
+        if second in wgmmas:
+            if after >> event & 1 and not (facts.passed("after", second) or 0) >> event & 1:
+                return False
+            continue
+        between = subject.ptx.passed("between", second) or 0
+        before = subject.ptx.passed("before", second) or 0
+        if (between | before) >> event & 1 and not all(
+            facts.graph.until_since(node, nodes, entry) >> event & 1
+            for node in facts.copies[second]
+        ):
+            return False
+    return bool(places and nodes)
 
 
 def is_serialised(subject: Subject, event: int) -> bool:

@@ -174,15 +174,14 @@ class _Pairing:
         return []
 
     def _tries(self, one: Instruction, target: int) -> list[Event]:
+        """The events of the first try in a loop, if it is one like another."""
         for at in range(target, target + _NEAR * WIDTH, WIDTH):
             other = self.function.code.get(at)
-            if (
-                other is not None
-                and at in self.found
-                and other.opcode == one.opcode
-                and other.operands[0] == one.operands[0]
-            ):
-                return self.found[at]
+            if other is None or other.base in ("BRA", "EXIT"):
+                return []
+            if other.opcode == one.opcode:
+                same = other.operands[0] == one.operands[0]
+                return self.found.get(at, []) if same else []
         return []
 
     def _wgmmas(self) -> None:

@@ -18,6 +18,7 @@ from tilesim.translation.pairing import Event
 from tilesim.translation.validation import RelationKind
 
 Statement = Literal["before", "between", "after"]
+_STATEMENTS: tuple[Statement, ...] = ("before", "between", "after")
 
 
 @dataclass(frozen=True)
@@ -141,19 +142,21 @@ class Facts:
         self, statement: Statement, first: int, second: int, places: Iterable[int]
     ) -> bool:
         """Whether a relation would hold if these places (pcs) were copies of its first event."""
+        found = self.with_copies(first, places).passed(statement, second)
+        return found is None or bool(found >> first & 1)
+
+    def with_copies(self, event: int, places: Iterable[int]) -> Facts:
+        """The same, if these places (pcs) were copies of an event, executed on every path."""
         wanted = {*places}
         text = self.graph.text
         events = [
-            (*now, first) if node.place in wanted else now
+            (*now, event) if node.place in wanted and event not in now else now
             for node, now in zip(text.nodes, text.events, strict=True)
         ]
         certain = [
-            now or node.place in wanted
-            for node, now in zip(text.nodes, text.certain, strict=True)
-        ]  # fmt: skip
-        other = Facts(text._replace(events=events, certain=certain), self._every)
-        found = other.passed(statement, second)
-        return found is None or bool(found >> first & 1)
+            now or node.place in wanted for node, now in zip(text.nodes, text.certain, strict=True)
+        ]
+        return Facts(text._replace(events=events, certain=certain), self._every)
 
     def _same(self, statement: Statement, node: int, event: int) -> int:
         """The events of the same node that stand before or behind an event."""
@@ -290,9 +293,6 @@ def _by_cases(sass: Facts, statement: Statement, second: int, lost: int) -> int:
         others = [value for value in sass.branches if value not in guards]
         found |= sass.passed_by_cases(statement, second, others) if others else 0
     return found
-
-
-_STATEMENTS: tuple[Statement, ...] = ("before", "between", "after")
 
 
 def numbers(events: int) -> Iterator[int]:
