@@ -26,7 +26,12 @@ class Twice(torch.nn.Module):
     def forward(self, x):
         return torch.relu(x) * 2
 
+@torch.compile(mode="max-autotune-no-cudagraphs")
+def product(x, y):
+    return x @ y
+
 x, y = (torch.empty(1024, 2048, device="cuda") for _ in range(2))
+product(x, y.T)
 print(tuple(shifted(x, y).shape), tuple(torch.compile(Twice())(x).shape))
 """
 HELION = """
@@ -77,7 +82,9 @@ def test_functions_and_modules_are_compiled_and_launched(tmp_path: Path) -> None
     names = {json.loads(file.read_text())["entry"] for file in (tmp_path / "out").glob("*.json")}
     assert any("softmax" in name for name in names)
     assert any("relu" in name for name in names)
+    assert any(name.startswith("triton_tem_fused_mm") for name in names)  # a template
     assert set(checked(tmp_path)) == {"proved"}
+    assert "left out" not in said
 
 
 def test_helion_compiles_and_launches(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Their kernels are Triton's, and are launched by Triton. Tried with torch 2.13 an
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
 from typing import Any
@@ -18,6 +18,7 @@ from tilesim.recording import Launched, once
 _SETTINGS = {
     "use_static_cuda_launcher": False, "compile_threads": 1, "force_disable_caches": True,
     "max_autotune_gemm_backends": "TRITON", "autotune_in_subproc": False,
+    "benchmark_fusion": False, "benchmark_epilogue_fusion": False,
     "triton.cudagraphs": False, "triton.cudagraph_trees": False,
 }  # fmt: skip
 #: what a torch for the GPU says that it is built for
@@ -36,7 +37,7 @@ def inductor_without_gpu() -> Iterator[None]:
     import torch._dynamo
     import torch._inductor.config
     from torch._dynamo.device_interface import CudaInterface
-    from torch._inductor import codecache
+    from torch._inductor import codecache, select_algorithm
     from torch._inductor.fx_passes import joint_graph, post_grad
     from torch._inductor.runtime import triton_helpers, triton_heuristics
     from triton.compiler.compiler import CompiledKernel
@@ -73,6 +74,8 @@ def inductor_without_gpu() -> Iterator[None]:
         stack.enter_context(patch.object(torch.cuda, "_DeviceGuard", _Guard))
         stack.enter_context(patch.object(torch.version, "cuda", torch.version.cuda or _CUDA))
         stack.enter_context(patch.object(triton_heuristics.CachingAutotuner, "bench", _bench))
+        templates = select_algorithm.AlgorithmSelectorCache
+        stack.enter_context(patch.object(templates, "benchmark", _compared))
         stack.enter_context(torch._inductor.config.patch(_SETTINGS))
         stack.enter_context(torch._dynamo.config.patch(suppress_errors=True))
         # kernels are kept until Python ends, and were never on a GPU
@@ -156,6 +159,11 @@ def _bench(tuner: Any, launcher: Any, *args: Any, **options: Any) -> Any:
     """A configuration is launched once; all take equally long."""
     options.pop("with_profiler", None)
     return once(lambda: launcher(*args, stream=0, **options))
+
+
+def _compared(templates: Any, choices: Iterable[Any], *_: Any, **__: Any) -> dict[Any, float]:
+    """Templates, with what they take: the first is as good as any."""
+    return dict.fromkeys(choices, 1.0)
 
 
 def _always(answer: Any) -> Callable[..., Any]:

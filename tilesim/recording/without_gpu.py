@@ -146,9 +146,10 @@ def _as_written(note: Note) -> Iterator[None]:
     choose = getattr(eval_frame, private, None)
 
     def chosen(callback: Any) -> Any:
-        if callable(callback):
+        answer = None if choose is None else choose(callback)
+        if callable(callback) and answer is not callback:
             note(LeftOut("torch.compile", caller()))
-        return None if choose is None else choose(callback)
+        return answer
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch, "compile", compiled))
