@@ -206,8 +206,8 @@ KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 
 BY_NAME = {one.name: one for one in KINDS}
-#: kinds of accesses that write
-WRITES = frozenset({"st.shared", "st.global", "st.generic", "atom"})
+#: kinds of accesses that only read
+LOADS = frozenset({"ld.shared", "ld.global", "ld.generic"})
 #: kinds of accesses to shared memory, or that may be
 SHARED = frozenset({"ld.shared", "st.shared", "ld.generic", "st.generic", "atom"})
 #: kinds of which ``MEMBAR`` and ``FENCE`` can be a part, by their scope or proxies

@@ -13,7 +13,7 @@ from tilesim.ptx.inline import At, Kernel, Not, Step
 from tilesim.ptx.liveness import targets
 from tilesim.records import dataclass
 from tilesim.translation import classes
-from tilesim.translation.classes import Kind
+from tilesim.translation.classes import LOADS, Kind
 from tilesim.translation.dead_products import PRODUCTS, PURE, dead_products
 from tilesim.translation.pairing import text
 from tilesim.translation.relations import Relation
@@ -80,6 +80,8 @@ def judge(subject: Subject, relation: Relation) -> Judgement:
         return Judgement(
             "explained", "stricter wait", "another wait there is for all groups of wgmmas"
         )
+    if relation.kind == "release" and is_left_out(subject, relation):
+        return Judgement("explained", "unused load", "where it is left out its result is not used")
     loop = unrolled_loop(subject, relation)
     if loop:
         return Judgement(
@@ -229,6 +231,23 @@ def neighbour(subject: Subject, event: int) -> int | None:
 
 
 # ---------------------------------------------------------------------- relations
+
+
+def is_left_out(subject: Subject, relation: Relation) -> bool:
+    """Whether a load that is not executed on each path to a release is not executed behind it
+    instead: what the PTX passes between the release and the load on every path, the SASS does as
+    well, or no path leads there from the release."""
+    kind = subject.masks.kinds[relation.first]
+    if kind.name not in LOADS:
+        return False
+    wanted = subject.ptx.from_to(relation.second, relation.first)
+    found = subject.sass.from_to(relation.second, relation.first)
+    if found is None:
+        return True
+    if wanted is None:
+        return False
+    wanted &= subject.masks.order & subject.sass.events
+    return bool(wanted) and not wanted & ~found
 
 
 def unrolled_loop(subject: Subject, relation: Relation) -> int | None:

@@ -8,6 +8,7 @@ end of the kernel. They do not depend on how code is laid out, unrolled, peeled 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 from tilesim.records import dataclass
@@ -144,6 +145,23 @@ class Facts:
         """Whether a relation would hold if these places (pcs) were copies of its first event."""
         found = self.with_copies(first, places).passed(statement, second)
         return found is None or bool(found >> first & 1)
+
+    @cached_property
+    def events(self) -> int:
+        """The events that it has."""
+        return sum(1 << event for event in self.copies)
+
+    def from_to(self, start: int, end: int) -> int | None:
+        """What every path from one event to another one passes, and not the first one again; None
+        if no path leads there."""
+        nodes = self.copies[start]
+        entry = self._from(nodes)
+        found: int | None = None
+        for node in self.copies[end]:
+            if self.graph.is_reached_since(node, nodes, entry):
+                passed = self.graph.until_since(node, nodes, entry)
+                found = passed if found is None else found & passed
+        return found
 
     def with_copies(self, event: int, places: Iterable[int]) -> Facts:
         """The same, if these places (pcs) were copies of an event, executed on every path."""
