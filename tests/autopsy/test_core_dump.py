@@ -16,7 +16,7 @@ from .held import held
 from .malformed import ENTRY, warp
 
 DUMPS = Path(__file__).parent / "dumps"
-REAL = ["ring", "waits", "states", "dependent", "too_many_consumers", "relayed"]
+REAL = ["ring", "waits", "states", "dependent", "too_many_consumers", "relayed", "dropped_answer"]
 
 
 def real(name: str) -> CoreDump:

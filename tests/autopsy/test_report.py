@@ -33,6 +33,7 @@ DUMPS = Path(__file__).parent / "dumps"
 GOLDEN = Path(__file__).parent / "golden"
 REAL = (
     "ring", "waits", "states", "spin_on_word", "dependent", "too_many_consumers", "relayed",
+    "dropped_answer",
 )  # fmt: skip
 RING = str(DUMPS / "ring.nvcudmp.gz")
 

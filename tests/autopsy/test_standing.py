@@ -25,6 +25,7 @@ from tilesim.autopsy.wait_for import wait_for
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
+    EndlessLoop,
     GridDependencyWait,
     Group,
     MbarrierWait,
@@ -249,6 +250,10 @@ def test_no_other_place_is_taken_for_a_wait(name: str) -> None:
         elif isinstance(wait, NamedBarrierWait):
             assert not wait.certain
             assert one.base == "BAR" or group.pc in behind, f"{group.pc:#x}: {wait}"
+        elif isinstance(wait, EndlessLoop):
+            ahead = function.reached([group.pc])
+            assert name == "only_sleeps"
+            assert not any(function.code[place].base == "EXIT" for place in ahead)
         elif isinstance(wait, Trap):
             assert "BPT" in (one.base, near[0] and near[0].base)
         elif group.pc not in inside:

@@ -34,6 +34,7 @@ from tilesim.autopsy.ptx_lines import wait_of, waits_of
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
+    EndlessLoop,
     GridDependencyWait,
     Group,
     MbarrierWait,
@@ -204,7 +205,7 @@ class _Here(NamedTuple):
 _KINDS: Mapping[type[Standing], _Kind] = {
     NamedBarrierWait: "named", ClusterBarrierWait: "cluster", WarpWait: "lanes", Poll: "poll",
     Sleep: "sleep", RegisterPoolWait: "pool", TensorAllocWait: "tmem", AsyncGroupWait: "group",
-    GridDependencyWait: "grid", MbarrierWait: "mbarrier",
+    GridDependencyWait: "grid", MbarrierWait: "mbarrier", EndlessLoop: "poll",
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from tilesim.autopsy.wait_loops import WaitLoop, wait_loops
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
+    EndlessLoop,
     GridDependencyWait,
     Group,
     MbarrierWait,
@@ -54,6 +55,8 @@ SHARED_BITS = 24
 _STOPS = frozenset({
     "UCGABAR_WAIT", "WARPSYNC", "BSYNC", "ACQBULK", "BAR", "DEPBAR", "WARPGROUP",
 })  # fmt: skip
+#: what ends a thread, or leaves for code that is not known
+_ENDS = frozenset({"EXIT", "RET", "BPT", "KILL", "JMX", "JMXU"})
 #: what has its result later, at a time that is not fixed
 _VARIABLE = frozenset({
     "LD", "LDG", "LDS", "LDL", "ATOM", "ATOMG", "ATOMS", "SYNCS", "SHFL", "S2R", "S2UR", "B2R",
@@ -89,6 +92,7 @@ class Launch:
         self.arch = device.arch
         self.ctas = tuple(cta for cta in dump.ctas if cta.grid is grid)
         self._paths_to: dict[int, tuple[_Path, ...]] = {}
+        self._endless: dict[int, bool] = {}
         self._stale_of: dict[tuple[int, int], frozenset[str] | None] = {}
 
     @cached_property
@@ -186,6 +190,20 @@ class Launch:
         return together
 
     # ------------------------------------------------------------------ what the code says
+
+    def never_ends(self, pc: int) -> bool:
+        """Whether no path from a place leads to an exit, a return or a trap; False if that is not
+        known, or no path leads to the place: a jump to itself fills code up behind its end."""
+        if pc not in self._endless:
+            ahead = self.function.reached([pc])
+            ends = (self.function.code[place].base in _ENDS for place in ahead)
+            known = pc in self._reached and ahead.isdisjoint(self.function.unknown)
+            self._endless[pc] = known and not any(ends)
+        return self._endless[pc]
+
+    @cached_property
+    def _reached(self) -> frozenset[int]:
+        return self.function.reached([min(self.function.code)])
 
     def paths_to(self, pc: int) -> tuple[_Path, ...]:
         """The paths to a place, as far as named barriers just before it go."""
@@ -294,8 +312,10 @@ class _Standing:
                 where = f"{behind.evidence}; or it has passed it, and {asks}"
                 return replace(behind, evidence=where, instead=(replace(wait, evidence=asks),))
             wait = replace(wait, instead=(behind,))
-        wait = wait or self._behind()
-        return wait or self._said() or Running(self.one, False, "no wait is near")
+        wait = wait or self._behind() or self._said()
+        if wait is None and self.launch.never_ends(self.pc):
+            return EndlessLoop(self.one, True, "no path from here leads to an exit")
+        return wait or Running(self.one, False, "no wait is near")
 
     def _trap(self) -> Trap | None:
         """A trap at which it stands, or just behind it, where nothing else leads."""

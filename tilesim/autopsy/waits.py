@@ -168,6 +168,14 @@ class AsyncGroupWait(Standing):
 
 
 @dataclass(frozen=True)
+class EndlessLoop(Standing):
+    """Is in a loop that no path leaves, and waits for nothing in it."""
+
+    def __str__(self) -> str:
+        return "is in a loop without a way out"
+
+
+@dataclass(frozen=True)
 class Trap(Standing):
     """Has met an exception, or stands at a trap; ``exception``: the driver's number, 0 for none."""
 
@@ -187,7 +195,8 @@ class Running(Standing):
 
 Wait = (
     MbarrierWait | NamedBarrierWait | ClusterBarrierWait | WarpWait | Poll | Sleep
-    | RegisterPoolWait | TensorAllocWait | GridDependencyWait | AsyncGroupWait | Trap | Running
+    | RegisterPoolWait | TensorAllocWait | GridDependencyWait | AsyncGroupWait | EndlessLoop | Trap
+    | Running
 )  # fmt: skip
 
 

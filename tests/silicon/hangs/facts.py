@@ -22,6 +22,7 @@ from tilesim.autopsy.pipeline import Autopsy, Launched, autopsy
 from tilesim.autopsy.waits import (
     AsyncGroupWait,
     ClusterBarrierWait,
+    EndlessLoop,
     GridDependencyWait,
     MbarrierWait,
     NamedBarrierWait,
@@ -36,7 +37,8 @@ from tilesim.autopsy.waits import (
 _ON: tuple[tuple[type, On], ...] = (
     (MbarrierWait, "mbarrier"), (NamedBarrierWait, "named barrier"),
     (ClusterBarrierWait, "cluster barrier"), (WarpWait, "lanes"), (Poll, "word"),
-    (Sleep, "sleep"), (RegisterPoolWait, "registers"), (GridDependencyWait, "earlier kernel"),
+    (Sleep, "sleep"), (EndlessLoop, "word"), (RegisterPoolWait, "registers"),
+    (GridDependencyWait, "earlier kernel"),
     (AsyncGroupWait, "operations"), (Trap, "exception"),
 )  # fmt: skip
 

@@ -31,6 +31,7 @@ KINDS: Mapping[type[Wait], str] = {
     waits.TensorAllocWait: "tensor-memory",
     waits.GridDependencyWait: "earlier-grid",
     waits.AsyncGroupWait: "async-group",
+    waits.EndlessLoop: "endless-loop",
     waits.Trap: "exception",
     waits.Running: "none",
 }

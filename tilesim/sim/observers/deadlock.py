@@ -378,7 +378,10 @@ def _loops(blocked: Sequence[Warp]) -> str:
     if any(w.blocked and w.blocked.clause == COMES_BACK for w in polls):
         return f"let the loop of {polls[0]} end: an iteration leaves its values as they were"
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
-        if not _looks(polls[0]):
+        looks = _looks(polls[0])
+        if looks and all(isinstance(one, fx.Waits) for one in looks):
+            return f"let the answer of its waits decide whether the loop of {polls[0]} ends"
+        if not looks:
             return (
                 f"load what {polls[0]} waits for in each iteration (volatile, atomic or acquire): "
                 f"compilers load a plain variable once"
@@ -390,13 +393,13 @@ def _loops(blocked: Sequence[Warp]) -> str:
     )
 
 
-def _looks(warp: Agent) -> bool:
-    """Whether a loop, at the head of which a warp is, reads anything that others may change."""
+def _looks(warp: Agent) -> list[fx.Reads | fx.Waits]:
+    """What a loop, at the head of which a warp is, reads that others may change."""
     graph = warp.machine.plan.graph
     head = graph.block_of[warp.pc]
     blocks = {block for loop in graph.loops if loop.head == head for block in loop.blocks}
     effects = (e for b in blocks for n in graph.blocks[b] for e in graph.mir.effects[n])
-    return any(isinstance(e, fx.Reads | fx.Waits) for e in effects)
+    return [e for e in effects if isinstance(e, fx.Reads | fx.Waits)]
 
 
 def _named_advice(warp: Warp, on: NamedBarrier, graph: WaitFor) -> _Advice | None:
