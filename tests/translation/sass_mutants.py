@@ -44,10 +44,14 @@ _SYNCHRONISES = re.compile(
     r"MEMBAR|FENCE\.VIEW|CCTL\.IVALL|UTMALDG|UTMASTG|UTMAREDG|UBLKCP|UBLKRED|LDGSTS|[HQIB]GMMA|"
     r"UTC\w*MMA|UTCBAR|UTCCP|LDTM|STTM"
 )
+#: initialisations of mbarriers, and the fence that ptxas puts before them: in any order
+_INITIALISES = ("SYNCS.EXCH", "FENCE.VIEW.ASYNC.S")
 _JUMPS = frozenset(
     {"BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK",
      "WARPSYNC", "BPT", "KILL", "LEPC", "ELECT", "YIELD"}
 )  # fmt: skip
+#: branches of the program: ``BRA.U.ANY`` is of a loop over lanes that ptxas makes
+_BRANCHES = ("BRA", "BRA.U")
 #: by instruction: where a number of its stands, lowest bit and how many
 _NUMBERS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "BAR": ((42, 12), (54, 4)), "DEPBAR": ((38, 6),), "WARPGROUP": ((38, 3),), "SYNCS": ((40, 24),),
@@ -129,7 +133,7 @@ def _guarded(
     for one in _shuffled(
         function, rng,
         lambda one: bool(one.guard)
-        and (one.base == "BRA" or bool(_SYNCHRONISES.match(one.opcode))),
+        and (one.opcode in _BRANCHES or bool(_SYNCHRONISES.match(one.opcode))),
     ):  # fmt: skip
         bits = word(image, symbol, one.pc)
         if rng.random() < 0.5:
@@ -202,6 +206,8 @@ def _matters(opcode: str) -> bool:
 
 def _ordered(first: str, second: str) -> bool:
     """Whether one may not be executed behind the other."""
+    if all(opcode.startswith(_INITIALISES) for opcode in (first, second)):
+        return False
     if _ACQUIRES.match(first):
         return _matters(second)
     return bool(_RELEASES.match(second)) and _matters(first)
