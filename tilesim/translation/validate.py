@@ -10,6 +10,7 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
+from tilesim.translation import parts
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
@@ -44,7 +45,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         comparison.instructions,
         tuple(comparison.inserted()),
         comparison.relations,
-        tuple(comparison.differences()),
+        (*comparison.differences(), *parts.compare(comparison.translation)),
         tuple(comparison.undecided()),
     )
 
