@@ -3,7 +3,8 @@
 Each number draws a producer, a kernel of it, a kind of mistake and a place (`sass_mutants`); the
 mutant is validated against the PTX of the original. ``finding``: there is a finding that the
 original has not. ``stronger``: the mutant waits for more, and that is said. ``undecided``: what was
-shown of the original is said to be undecided. ``unseen``: nothing differs.
+shown of the original is said to be undecided. ``explained``: a relation is said to hold in another
+way. ``unseen``: nothing differs.
 """
 
 from __future__ import annotations
@@ -93,6 +94,9 @@ def compared(before: Validation, after: Validation) -> Row:
         r.undecided for r in before.relations.values()
     ):
         return {"seen": "undecided", "by": doubts[0].why if doubts else "relations"}
+    explained = [sum(r.explained for r in one.relations.values()) for one in (before, after)]
+    if explained[0] < explained[1]:
+        return {"seen": "explained", "by": "; ".join(sorted({one.rule for one in new}))}
     said = [(one.kind, one.line, one.outcome) for one in after.instructions]
     if said != [(one.kind, one.line, one.outcome) for one in before.instructions] or new:
         return {"seen": "outcome", "by": new[0].sentence[:300] if new else "outcomes differ"}
@@ -110,7 +114,7 @@ def _take(known: Counter[Any], key: object) -> bool:
 
 def table(rows: Sequence[Row]) -> str:
     """How many mutants of each kind are seen, and by what."""
-    seen = ("finding", "stronger", "undecided", "outcome", "unseen", "refused")
+    seen = ("finding", "stronger", "undecided", "explained", "outcome", "unseen", "refused")
     count = Counter((row["kind"], row["seen"]) for row in rows)
     lines = [f"{'':<10}" + "".join(f"{name:>11}" for name in seen) + f"{'all':>8}"]
     for kind in KINDS:
@@ -150,7 +154,7 @@ def main(
             if lines:
                 lines.write(json.dumps(row) + "\n")
                 lines.flush()
-            if row["seen"] in ("unseen", "refused", "undecided", "outcome"):
+            if row["seen"] in ("unseen", "refused", "undecided", "outcome", "explained"):
                 place = f"{row['producer']}/{row['kernel']} {row['ptxas']} {row['pc']}"
                 click.echo(f"{row['number']} {row['seen']} {row['kind']}: {place} {row['what']}")
     click.echo(table(rows))

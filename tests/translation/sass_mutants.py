@@ -117,7 +117,7 @@ def _moved(
                 break
             places.append(pc)
             first, second = (one, other) if down else (other, one)
-            if _ordered(first.opcode, second.opcode):
+            if _ordered(first.opcode, second.opcode) and not _is_inert(other):
                 order = sorted(places)
                 order.remove(one.pc)
                 order.insert(len(order) if down else 0, one.pc)
@@ -195,9 +195,19 @@ def _shuffled(
     function: Function, rng: random.Random, wanted: Callable[[Instruction], bool]
 ) -> list[Instruction]:
     reached = function.reached([min(function.code)])
-    found = [one for pc, one in function.code.items() if pc in reached and wanted(one)]
+    found = [
+        one
+        for pc, one in function.code.items()
+        if pc in reached and wanted(one) and not _is_inert(one)
+    ]
     rng.shuffle(found)
     return found
+
+
+def _is_inert(one: Instruction) -> bool:
+    """Whether an instruction is never executed, or waits for a scoreboard of its own thread."""
+    waits = one.base == "DEPBAR" and one.operands[0] != "SB0"
+    return waits or one.guard in ("!PT", "!UPT")
 
 
 def _matters(opcode: str) -> bool:

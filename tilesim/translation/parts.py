@@ -1,4 +1,4 @@
-"""What stands beside a synchronising SASS instruction: the fence before it, the invalidation behind.
+"""What stands beside a synchronising SASS instruction: a fence before it, an invalidation behind.
 
 ptxas makes of an instruction that releases beyond the CTA a ``MEMBAR`` and the instruction, of one
 that acquires there the instruction and ``CCTL.IVALL``, which drops the lines of the L1 cache. Each
@@ -38,7 +38,7 @@ _SECTION = "PTX 9.7.13.5"
 
 @dataclass(frozen=True)
 class _Part:
-    """A part that an instruction needs: on which side, what it is, and what may not come between."""
+    """A part that an instruction needs: its side, what it is, and what may not come between."""
 
     before: bool
     wanted: re.Pattern[str]

@@ -41,6 +41,8 @@ class Masks:
         self.acquire = self._of(lambda kind: "acquire" in kind.roles)
         self.access = self._of(lambda kind: kind.access)
         self.shared = self._of(lambda kind: kind.name in classes.SHARED)
+        self.release = self._of(lambda kind: "release" in kind.roles)
+        self.proxy = self._of(lambda kind: "proxy" in kind.roles)
         self._of_kind: dict[str, int] = {}
         for number, kind in enumerate(self.kinds):
             self._of_kind[kind.name] = self._of_kind.get(kind.name, 0) | 1 << number
@@ -48,15 +50,24 @@ class Masks:
     def _of(self, wanted: Callable[[Kind], bool]) -> int:
         return sum(1 << number for number, kind in enumerate(self.kinds) if wanted(kind))
 
-    def asked(self, second: int) -> Iterator[tuple[RelationKind, int]]:
-        """The kinds of relations that an event can be the second of, and the events that can be
-        the first of each."""
+    def asked(self, second: int, statement: Statement) -> Iterator[tuple[RelationKind, int]]:
+        """The kinds of relations that an event can be the second of in a statement, and the events
+        that can be the first of each.
+
+        An access comes before a release (``before``, ``between``), or a release after an access:
+        the second holds of accesses as well that are not made on every path.
+        """
         kind = self.kinds[second]
-        if kind.access:
+        if kind.access and statement == "after":
+            shared = kind.name in classes.SHARED
+            yield "release", self.release | self.proxy if shared else self.release
+        elif kind.access:
             yield "acquire", self.acquire
         elif kind.is_ordered:
             order = self.order & ~(1 << second)
             yield "order", order & ~self._of_kind[kind.name] if kind.unordered else order
+            if statement == "after":
+                return
             if "release" in kind.roles:
                 yield "release", self.access
             elif "proxy" in kind.roles:
@@ -280,8 +291,8 @@ def compare(
     for second in range(len(masks.kinds)):
         if not both >> second & 1:
             continue
-        asked = [(kind, wanted & both) for kind, wanted in masks.asked(second)]
         for statement in _STATEMENTS:
+            asked = [(kind, wanted & both) for kind, wanted in masks.asked(second, statement)]
             needed = ptx.passed(statement, second)
             if needed is None:
                 continue
@@ -291,8 +302,6 @@ def compare(
             if have is None:
                 continue
             for kind, wanted in asked:
-                if statement == "after" and kind != "order":
-                    continue
                 count[kind] += (needed & wanted).bit_count()
                 lost = needed & wanted & ~have
                 if lost:
