@@ -28,9 +28,10 @@ from tilesim.translation.validate import translate
 pytestmark = [needs.compiler, needs.disassembler]
 
 KERNELS = {"copy": copy.tensor, "matmul": matmul_v5.matmul, "multicast": multicast.multicast}
-#: no load of global memory follows, of which the L1 cache could hold an old line
+#: a fence of the GPU follows; no load of global memory follows, of which the L1 cache could hold an
+#: old line
 HARMLESS = {
-    ("multicast", "deleted", 1): "CCTL.IVALL",
+    ("multicast", "deleted", 1): "MEMBAR.ALL.CTA",
     ("multicast", "moved", 1): "CCTL.IVALL before UCGABAR_WAIT",
 }
 DRAWS = [
