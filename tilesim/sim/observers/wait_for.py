@@ -38,8 +38,9 @@ from tilesim.sim.machine.unknown import Unknown, content
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
 
-#: instructions that are looked at for one warp; behind them everything that is written may come
-_FAR = 4_000
+#: instructions that are looked at for each warp, and for those together that need more: some
+#: seconds. Behind them everything that is written may come
+_FAR, _FARTHER = 4_000, 400_000
 #: ways that unknown conditions open at most
 _MOST_BRANCHES = 64
 _OFFSET = (1 << RANK_SHIFT) - 1
@@ -99,7 +100,7 @@ class _Walk:
         end = len(self._code)
         while way.pc < end and way.mask:
             self._left -= 1
-            if self._left < 0:
+            if self._left < 0 and not self._graph.look_farther():
                 self._rest(way)
                 return
             way.warp.mask = way.mask
@@ -230,6 +231,12 @@ class WaitFor:
         self.code: Code = machine.loaded
         self._coming_of: dict[Agent, tuple[Coming, ...]] = {}
         self._known: dict[Agent, list[tuple[Agent, Op]]] = {}
+        self._farther = _FARTHER
+
+    def look_farther(self) -> bool:
+        """Whether one more instruction may be looked at for a warp of which `_FAR` have been."""
+        self._farther -= 1
+        return self._farther >= 0
 
     def coming(self, warp: Agent) -> tuple[Coming, ...]:
         """Instructions that others may wait for, in the order in which ``warp`` comes to them."""
