@@ -10,7 +10,7 @@ DOCS = (
         "The machine code synchronises less than the PTX that it was made of.",
         "With --sass the machine code (SASS) of a kernel is compared with its PTX, by the lines of "
         "the PTX that its instructions come from: each synchronising instruction has to be there, "
-        "with its counts, and what it orders has to be ordered on every path, also round loops. "
+        "and what it orders has to be ordered on every path, also round loops. "
         "Here that is not so. The verdict on the PTX is said as well: it may be proved, and says "
         "nothing of this machine code then.",
         (MEMORY,),
