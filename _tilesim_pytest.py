@@ -129,7 +129,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker(MARKER)
     if marker is None:
         return
-    _subject(marker)
+    try:
+        _subject(marker)
+    except pytest.UsageError as error:  # of which collecting shows no more than its text
+        where = f"{metafunc.definition.path.name}::{metafunc.definition.name}"
+        raise pytest.Collector.CollectError(f"{where}: {error}") from None
     if "tilesim_report" not in metafunc.fixturenames:
         metafunc.fixturenames.append("tilesim_report")
     chosen = list(_combinations(marker.kwargs.get("params", {})))
@@ -147,8 +151,8 @@ def _subject(marker: pytest.Mark) -> Kernel | Program:
     unknown = sorted(set(marker.kwargs) - OPTIONS - {"params"})
     if unknown:
         raise pytest.UsageError(
-            f"@pytest.mark.{MARKER} has no option {', '.join(unknown)}; kernel parameters go into "
-            "params={...}"
+            f"@pytest.mark.{MARKER} has no option {', '.join(unknown)}; it has "
+            f"{', '.join(sorted(OPTIONS))}, and kernel parameters go into params={{...}}"
         )
     params = marker.kwargs.get("params", {})
     if not isinstance(params, Mapping):
@@ -176,7 +180,7 @@ def _combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def tilesim_report(request: pytest.FixtureRequest) -> None:
     """The `Report` of the marker's check, put in place just before the body runs."""
     if request.node.get_closest_marker(MARKER) is None:
-        raise pytest.UsageError(f"tilesim_report needs @pytest.mark.{MARKER} on the test")
+        pytest.fail(f"tilesim_report needs @pytest.mark.{MARKER} on the test", pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -407,7 +411,9 @@ class Checker:
             raise pytest.UsageError(f"tilesim_check takes a kernel or a program, not {subject!r}")
         unknown = sorted(set(options) - OPTIONS)
         if unknown:
-            raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")
+            raise pytest.UsageError(
+                f"the check has no option {', '.join(unknown)}; it has {', '.join(sorted(OPTIONS))}"
+            )
         name = _name(subject, params or {})
         options |= chosen(self.node.config)
         against = _denied(options.pop("deny", ()))
@@ -482,6 +488,7 @@ def _is_open(report: Report, accept: str) -> bool:
 
 def require(expect: str, accept: str) -> None:
     """A `pytest.UsageError` if these are nothing that a check could say."""
+    __tracebackhide__ = True
     from tilesim.findings.finding import RULES
 
     if expect and expect not in RULES:
