@@ -143,6 +143,16 @@ def test_several_kernels_have_the_name_of_the_source_and_parsed_ptx_is_left_out(
     assert "1 PTX file without a kernel left out" in capfd.readouterr().err
 
 
+def test_ptx_without_kernels_is_all_that_was_compiled(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("none.ptx").write_text(ptx("a").split(".visible")[0])
+    capture("good/ptxas -arch=sm_90a none.ptx")
+    said = capfd.readouterr().err
+    assert "1 PTX file without a kernel left out" in said
+    assert "no ptxas was run" not in said
+
+
 def test_ptx_that_is_not_read_is_kept_all_the_same(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

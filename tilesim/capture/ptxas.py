@@ -232,7 +232,7 @@ def _write(found: Iterable[Compiled], output: Path) -> None:
         say(f"{count(without, 'PTX file')} without a kernel left out")
     if kept:
         say("launches are not known: replace FILL_IN in the .json files, then tilesim check")
-    else:
+    elif not without:
         say(
             "no ptxas was run, or none that the library could be loaded into: compilers that link "
             "one (NVRTC, nvJitLink, nvPTXCompiler) and compile servers run none of their own"
