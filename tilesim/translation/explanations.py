@@ -74,6 +74,10 @@ def judge(subject: Subject, relation: Relation) -> Judgement:
         return Judgement(
             "explained", "other memory", "one of the two works on an mbarrier, the other does not"
         )
+    if kinds == {"wgmma.fence", "fence.proxy.async"}:
+        return Judgement(
+            "explained", "two fences", "one is for registers, the other for shared memory"
+        )
     if subject.masks.kinds[relation.first].name == "wgmma.wait" and subject.sass.shown_if_passed(
         relation.statement, relation.first, relation.second, waits_for_all(subject)
     ):

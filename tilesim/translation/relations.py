@@ -39,6 +39,8 @@ class Masks:
         self.kinds: list[Kind] = [classes.BY_NAME[kind] for _, kind in events]
         self.order = self._of(lambda kind: kind.is_ordered)
         self.acquire = self._of(lambda kind: "acquire" in kind.roles)
+        self.release = self._of(lambda kind: "release" in kind.roles and kind.is_ordered)
+        self.proxy = self._of(lambda kind: "proxy" in kind.roles and kind.is_ordered)
         self.access = self._of(lambda kind: kind.access)
         self.shared = self._of(lambda kind: kind.name in classes.SHARED)
         self.release = self._of(lambda kind: "release" in kind.roles)
@@ -308,6 +310,13 @@ def compare(
                     lost &= ~_by_cases(sass, statement, second, lost)
                 missing += [Relation(kind, statement, first, second) for first in numbers(lost)]
     return count, missing
+
+
+def _says(statement: Statement, kind: RelationKind, *, access: bool) -> bool:
+    """Whether a statement says something of a kind of relations; ``access``: its Y is one."""
+    if statement == "before":
+        return not (access and kind == "release")
+    return statement == "between" or kind == "order" or (access and kind == "release")
 
 
 def _by_cases(sass: Facts, statement: Statement, second: int, lost: int) -> int:
