@@ -20,7 +20,8 @@ from tilesim.translation.validation import (
     Undecided,
 )
 
-#: differences of relations that are listed for a kernel, at most; all are counted
+#: differences of relations that are listed for a kernel, at most, lost ones and others; all are
+#: counted
 MOST_LISTED = 64
 _EFFECTS: Mapping[Outcome, Effect] = {"lost": "weaker", "strengthened": "stronger"}
 
@@ -117,14 +118,10 @@ class Comparison(Subject):
                 outcome, f"PTX {kind.section}", effect, line, self.text(event), sentence,
                 source=self.source(event),
             )  # fmt: skip
-        listed = 0
-        for relation, judged in self._judged:
-            if judged.outcome == "undecided":
-                continue
-            lost = judged.outcome == "lost"
-            listed += 1
-            if listed <= MOST_LISTED:
-                yield self._difference(relation, judged, lost=lost)
+        for wanted in ("lost", "explained"):
+            listed = [entry for entry in self._judged if entry[1].outcome == wanted]
+            for relation, judged in listed[:MOST_LISTED]:
+                yield self._difference(relation, judged, lost=wanted == "lost")
 
     def _difference(
         self, relation: Relation, judged: explanations.Judgement, *, lost: bool
@@ -158,7 +155,10 @@ class Comparison(Subject):
         gone = [
             event
             for event, kind in enumerate(self.masks.kinds)
-            if kind.access and event in self.ptx.copies and event not in self.sass.copies
+            if kind.access
+            and event in self.ptx.copies
+            and event not in self.sass.copies
+            and not explanations.is_elsewhere(self, event)
         ]
         if gone:
             line = self.events[gone[0]][0]

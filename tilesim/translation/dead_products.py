@@ -8,7 +8,7 @@ from tilesim.ptx.inline import Kernel
 
 #: kinds of instructions that ptxas removes if no result of them is used
 PRODUCTS = frozenset({"wgmma", "tcgen05.ld", "ld.acquire"})
-_OPCODES = ("wgmma.mma_async", "tcgen05.ld.", "ld.acquire")
+_OPCODES = ("wgmma.mma_async", "tcgen05.ld.", "ld.", "ldu.", "ldmatrix.")
 #: instructions without any effect but their result
 PURE = frozenset(
     {
@@ -22,12 +22,13 @@ PURE = frozenset(
 
 @cached
 def dead_products(kernel: Kernel) -> frozenset[int]:
-    """The numbers of wgmmas, loads of tensor memory and acquiring loads of which no result can be
-    used: by an instruction with another effect, or by one whose own result can be used."""
+    """The numbers of wgmmas, and of loads of shared, global and tensor memory, of which no result
+    can be used: by an instruction with another effect, or by one whose own result can be used."""
     live: set[str] = set()
     pending: list[int] = []
     for number, step in enumerate(kernel.code):
-        only_result = step.base in PURE or step.opcode.startswith(_OPCODES)
+        volatile = "volatile" in step.qualifiers
+        only_result = step.base in PURE or (step.opcode.startswith(_OPCODES) and not volatile)
         if only_result and set_by(step):
             pending.append(number)
         else:

@@ -174,6 +174,39 @@ def is_serialised(subject: Subject, event: int) -> bool:
     return bool(places) and all(is_fenced(pc) for pc in places)
 
 
+def is_elsewhere(subject: Subject, event: int) -> bool:
+    """Whether an access without SASS has no result that is used, or stands in PTX beside one of its
+    kind that has SASS, with nothing that synchronises between: ptxas made one of the two, and the
+    relations are the same."""
+    kernel = subject.translation.ptx
+    if all(pair.number in dead_products(kernel) for pair in subject.pairs[event]):
+        return True
+    at_number = {
+        one.number: number for number, same in enumerate(subject.pairs) for one in same
+    }  # fmt: skip
+    entered = {place for step in kernel.code for place in targets(step)}
+
+    def has_neighbour(number: int) -> bool:
+        for step in (1, -1):
+            place = number + step
+            while 0 <= place < len(kernel.code):
+                if (place if step > 0 else place + 1) in entered:
+                    break
+                other = at_number.get(place)
+                if other is not None:
+                    same = subject.masks.kinds[other] is subject.masks.kinds[event]
+                    if same and other in subject.sass.copies:
+                        return True
+                    if not subject.masks.kinds[other].access:
+                        break
+                if kernel.code[place].base in ("bra", "brx", "ret", "exit", "trap"):
+                    break
+                place += step
+        return False
+
+    return all(has_neighbour(pair.number) for pair in subject.pairs[event])
+
+
 def merged_arrival(subject: Subject, event: int) -> int | None:
     """Of an ``expect_tx`` without SASS: the arrival with ``expect_tx`` on the same mbarrier that
     follows on every path, with nothing on that mbarrier between that could complete its phase.

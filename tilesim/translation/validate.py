@@ -6,8 +6,9 @@ import re
 
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image, Symbol
+from tilesim.cubin.sass import Function
 from tilesim.errors import TilesimError
-from tilesim.ptx.inline import flatten
+from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
 from tilesim.translation import parts
@@ -67,6 +68,11 @@ def translate(image: Image, function: Symbol, ptx: str) -> Translation:
     except PtxError as error:
         raise TranslationError(f"{image.name}: its PTX cannot be read: {error}") from error
     (code,) = disassemble(image, (function,))
+    return paired(image, function, kernel, code, ptx)
+
+
+def paired(image: Image, symbol: Symbol, kernel: Kernel, code: Function, ptx: str) -> Translation:
+    """Both texts of a kernel with the pairs of their instructions."""
     lines = tuple(ptx.split("\n"))
     events = events_of(kernel, reached(ptx_nodes(kernel)))
     by_event = copies(code.code, pair_events(events, kernel, code, lines))
@@ -76,7 +82,7 @@ def translate(image: Image, function: Symbol, ptx: str) -> Translation:
         for number in numbers
     ]
     pairs.sort(key=lambda one: one.number)
-    return Translation(image, function, kernel, code, tuple(pairs), lines)
+    return Translation(image, symbol, kernel, code, tuple(pairs), lines)
 
 
 def ptxas_version(image: Image) -> str | None:
