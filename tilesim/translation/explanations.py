@@ -5,6 +5,7 @@ What no rule explains is lost. A rule that cannot be sure leaves it undecided.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from tilesim.cubin.sass import WIDTH, Instruction
@@ -175,36 +176,48 @@ def is_serialised(subject: Subject, event: int) -> bool:
 
 
 def is_elsewhere(subject: Subject, event: int) -> bool:
-    """Whether an access without SASS has no result that is used, or stands in PTX beside one of its
-    kind that has SASS, with nothing that synchronises between: ptxas made one of the two, and the
-    relations are the same."""
+    """Whether an access without SASS has no result that is used, or every path of the PTX before
+    it, or behind it, comes to one of its kind that has SASS before it comes to anything that
+    synchronises: ptxas made one of the two, and their relations are the same."""
     kernel = subject.translation.ptx
     if all(pair.number in dead_products(kernel) for pair in subject.pairs[event]):
         return True
-    at_number = {
-        one.number: number for number, same in enumerate(subject.pairs) for one in same
-    }  # fmt: skip
-    entered = {place for step in kernel.code for place in targets(step)}
+    nodes = subject.ptx.graph.text.nodes
+    before: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        for other in node.successors:
+            before.setdefault(other, []).append(number)
+    behind = {number: list(node.successors) for number, node in enumerate(nodes)}
+    return all(
+        _comes_to_its_kind(subject, event, node, before)
+        or _comes_to_its_kind(subject, event, node, behind)
+        for node in subject.ptx.copies[event]
+    )
 
-    def has_neighbour(number: int) -> bool:
-        for step in (1, -1):
-            place = number + step
-            while 0 <= place < len(kernel.code):
-                if (place if step > 0 else place + 1) in entered:
-                    break
-                other = at_number.get(place)
-                if other is not None:
-                    same = subject.masks.kinds[other] is subject.masks.kinds[event]
-                    if same and other in subject.sass.copies:
-                        return True
-                    if not subject.masks.kinds[other].access:
-                        break
-                if kernel.code[place].base in ("bra", "brx", "ret", "exit", "trap"):
-                    break
-                place += step
+
+def _comes_to_its_kind(
+    subject: Subject, event: int, node: int, edges: Mapping[int, list[int]]
+) -> bool:
+    kinds = subject.masks.kinds
+    seen: set[int] = set()
+    todo = [*edges.get(node, ())]
+    if not todo:
         return False
-
-    return all(has_neighbour(pair.number) for pair in subject.pairs[event])
+    while todo:
+        place = todo.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        here = subject.ptx.graph.text.events[place]
+        if any(
+            kinds[other] is kinds[event] and other in subject.sass.copies and other != event
+            for other in here
+        ):
+            continue
+        if any(not kinds[other].access for other in here) or not edges.get(place):
+            return False
+        todo += edges[place]
+    return True
 
 
 def merged_arrival(subject: Subject, event: int) -> int | None:
