@@ -26,6 +26,11 @@ SHARED = (
     "xor.b32 %r5, %r4, 128;\nst.shared.b32 [%r4], %r2;\n"
 )
 COMPUTED = "mov.u32 %r5, %ctaid.x; add.u32 %r5, %r5, 1;\n"
+#: lanes that one of two conditions keeps from the arrival
+KEPT = (
+    "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p3, %r5, 7; setp.ne.u32 %p4, %r5, 3;\n"
+    "or.pred %p5, %p3, %p4;\n@%p5 bra PAST;\n"
+)
 
 #: a text, what is suggested, the line, and the line in its place
 TEXTS = (
@@ -38,6 +43,7 @@ TEXTS = (
     (INIT + PARTED + COMPLETE + WAIT, "bytes 16 instead of 32", "\n  32;", "\n  16;"),
     (INIT + ARRIVE + ARRIVE.replace("_,", "\n_, // again\n  ") + WAIT, "once, not twice",
      "// again", ""),
+    (INIT + KEPT + ARRIVE + "PAST:\n" + WAIT, "without", "@%p5 bra PAST;", "@%p3 bra PAST;"),
     (SHARED + "ld.shared.b32 %r6, [%r5];\n", "barrier.sync", "ld.shared",
      "barrier.sync.aligned 0;"),
 )  # fmt: skip
@@ -104,3 +110,15 @@ def test_a_kernel_that_stores_to_a_buffer_of_the_launch(
     for repair in report.repairs.found:
         patches = [change.patch for change in repair.changes if change.patch is not None]
         assert not any("st.global" in line for patch in patches for line in patch.old)
+
+
+def test_of_compiled_text_the_condition_that_goes_is_told_by_its_number() -> None:
+    body = f"{INIT}.loc 1 5 3\n{KEPT}{ARRIVE}PAST:\n.loc 1 7 3\n{WAIT}"
+    text = f'{HEAD.format(params="")}{body}ret;\n}}\n.file 1 "k.cu"\n'
+    module = read(text, "k.ptx")
+    program = lower(module, module.entries[0], launch(body))
+    repairs = check(program, suggest=600.0).repairs
+    assert repairs is not None
+    first = repairs.found[0]
+    assert first.what == "without one of the two conditions, the one that compares with 3"
+    assert [(one.loc.file, one.loc.line) for one in first.changes] == [("k.cu", 5)]

@@ -92,6 +92,19 @@ def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 yield of_places(what, [(place, (replace(region, cond=cond),))], 1)
 
 
+@family("one condition")
+def _one_condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Branches past something that two conditions decide: by one of them alone."""
+    for place, branch in facts.of(Branch):
+        match branch.cond:
+            case Binary("|" | "&", lhs, rhs) if place.number < branch.target:
+                for cond, other in ((lhs, rhs), (rhs, lhs)):
+                    what = f"without {facts.shown(other)} in if {facts.shown(branch.cond)}"
+                    yield of_places(what, [(place, (replace(branch, cond=cond),))], 1)
+            case _:
+                pass
+
+
 #: comparisons that differ where both sides are equal
 _OTHER: dict[str, BinaryOp] = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 

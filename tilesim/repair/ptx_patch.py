@@ -15,7 +15,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Binary, Const, Expr
-from tilesim.ir.mir import Control
+from tilesim.ir.mir import Branch, Control
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
@@ -61,14 +61,15 @@ class Lines:
 
     def _of(self, old: Stmt | Control, new: Instead) -> Iterator[Patch]:
         number = old.loc.innermost.line
-        if not isinstance(old, Op) or not 0 < number <= len(self.lines):
+        if not isinstance(old, Op | Branch) or not 0 < number <= len(self.lines):
             return
+        name = "bra" if isinstance(old, Branch) else old.mnemonic
         last = self._end(number)
         lines = self.lines[number - 1 : last]
         parts = "\n".join(lines).split(";")
         for place, part in enumerate(parts[:-1]):
             found = _STATEMENT.fullmatch(part)
-            if found is None or _family(found[3]) != _family(old.mnemonic):
+            if found is None or _family(found[3]) != _family(name):
                 continue
             for text in self._instead(old, new, found):
                 end = ";" if text.strip() and not text.endswith(("}", ":")) else ""
@@ -84,8 +85,11 @@ class Lines:
                 return last
         return number
 
-    def _instead(self, old: Op, new: Instead, found: re.Match[str]) -> Iterator[str]:
+    def _instead(self, old: Op | Branch, new: Instead, found: re.Match[str]) -> Iterator[str]:
         """The statement as it may be, without its end."""
+        if isinstance(old, Branch):
+            yield from self._guarded(found)
+            return
         begin, guard, _, rest = found.groups()
         whole = guard + found[3] + rest
         if not new:
@@ -113,6 +117,15 @@ class Lines:
                 yield f"{begin}{guard}{text}"
             return
         yield from (begin + text for text in self._operand(old, only, found))
+
+    def _guarded(self, found: re.Match[str]) -> Iterator[str]:
+        """The jump with one of the two conditions of which its guard is made."""
+        begin, guard, code, rest = found.groups()
+        name = guard.strip("@! \n\t")
+        both = rf"\b(?:or|and)\.pred\s+{re.escape(name)}\s*,\s*(%[\w$]+)\s*,\s*(%[\w$]+)\s*;"
+        for made in re.finditer(both, "\n".join(self.lines)) if name else ():
+            for one in made.groups():
+                yield begin + guard.replace(name, one) + code + rest
 
     def _operand(self, old: Op, new: Op, found: re.Match[str]) -> Iterator[str]:
         """The statement with one operand exchanged."""

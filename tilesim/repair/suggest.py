@@ -11,8 +11,9 @@ from simpy import Environment
 from tilesim.errors import Diagnostic, TilesimError
 from tilesim.files import source_lines
 from tilesim.findings.finding import Finding
+from tilesim.ir.expr import Binary, Const
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Control, Mir
+from tilesim.ir.mir import Branch, Control, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
 from tilesim.ir.text.printer import statement_lines, statement_text
@@ -189,10 +190,14 @@ def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
 def _in_words(edit: Edit, program: Program | Mir) -> str:
     """What an edit is; of what was compiled from a source, without expressions of registers and
     addresses."""
-    if not isinstance(program, Mir) or not _COMPUTED.search(edit.what):
+    if not isinstance(program, Mir):
         return edit.what
     before = [program.code[number].what for number in edit.instead]
     if all(what.loc.behind is None for what in before):
+        return edit.what
+    if all(isinstance(what, Branch) for what in before):
+        return _left_out(edit, before)
+    if not _COMPUTED.search(edit.what):
         return edit.what
     old = [what.mnemonic for what in before if isinstance(what, Op)]
     new = [
@@ -204,6 +209,22 @@ def _in_words(edit: Edit, program: Program | Mir) -> str:
         return f"without {of}"
     made = " and ".join(dict.fromkeys(new))
     return f"another operand of {of}" if made == of else f"{made} at {of}"
+
+
+def _left_out(edit: Edit, before: Sequence[Stmt | Control]) -> str:
+    """The same of branches that go by one of two conditions: of the other one, with which number it
+    compares is what the source has as well."""
+    kept = {new.cond for one in edit.instead.values() for new in one if isinstance(new, Branch)}
+    numbers = []
+    for what in before:
+        if isinstance(what, Branch) and isinstance(what.cond, Binary):
+            others = {what.cond.lhs, what.cond.rhs} - kept
+            numbers += [
+                str(int(one.rhs.value)) for one in others
+                if isinstance(one, Binary) and isinstance(one.rhs, Const)
+            ]  # fmt: skip
+    with_ = f", the one that compares with {' and '.join(numbers)}" if numbers else ""
+    return f"without one of the two conditions{with_}"
 
 
 def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Iterable[Change]:
