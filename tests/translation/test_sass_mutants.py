@@ -88,7 +88,7 @@ extern "C" __global__ void __cluster_dims__(2) f(u32 *x, u32 *y, int n) {
 """
 
 
-def without(image: Image, symbol: Symbol, opcode: str, last: bool) -> Mutant:
+def without(image: Image, symbol: Symbol, opcode: str, *, last: bool) -> Mutant:
     """The cubin without the first or last instruction of an opcode."""
     (function,) = disassemble(image, (symbol,))
     found = [one for one in function.code.values() if one.opcode == opcode]
@@ -125,7 +125,7 @@ def test_a_right_translation_has_all_parts() -> None:
 )
 def test_a_part_that_is_missing_is_a_finding(opcode: str, last: bool, kind: str, name: str) -> None:
     image, symbol = handed_on()
-    mutant = without(image, symbol, opcode, last)
+    mutant = without(image, symbol, opcode, last=last)
     found = [
         one
         for one in validate(mutant.image, symbol, image.ptx or "").findings
@@ -146,3 +146,19 @@ def test_a_write_behind_the_fence_is_not_handed_on() -> None:
     changed = reordered(image, symbol, order)
     found = validate(changed, symbol, image.ptx or "").findings
     assert any(one.kind == "part" and "STG" in one.sentence for one in found)
+
+
+def test_a_try_that_is_not_made_again_is_a_finding() -> None:
+    image, symbol = handed_on()
+    (function,) = disassemble(image, (symbol,))
+    tries = [one.pc for one in function.code.values() if "PHASECHK" in one.opcode]
+    assert len(tries) == 2  # the first, and that of the loop
+    said = {
+        False: "by a condition that no try before it has answered",
+        True: "is not tried again before what follows at",
+    }
+    for last, what in said.items():
+        mutant = without(image, symbol, "SYNCS.PHASECHK.TRANS64.TRYWAIT", last=last)
+        assert mutant.pc == tries[last]
+        found = validate(mutant.image, symbol, image.ptx or "").findings
+        assert any(one.kind == "retry" and what in one.sentence for one in found)

@@ -11,7 +11,7 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
-from tilesim.translation import parts
+from tilesim.translation import parts, retries
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
@@ -46,7 +46,11 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         comparison.instructions,
         tuple(comparison.inserted()),
         comparison.relations,
-        (*comparison.differences(), *parts.compare(comparison.translation)),
+        (
+            *comparison.differences(),
+            *parts.compare(comparison.translation),
+            *retries.compare(comparison.translation),
+        ),
         tuple(comparison.undecided()),
     )
 
