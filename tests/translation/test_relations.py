@@ -22,7 +22,9 @@ def _text(random: Random, *, guards: bool) -> Text:
     made = {
         value: frozenset(n for n in range(1, size) if random.random() < 0.2) for value in ("p", "q")
     }
-    nodes, events, certain = [], [], []
+    nodes: list[Node] = []
+    events: list[tuple[int, ...]] = []
+    certain: list[bool] = []
     conditions: dict[int, Condition] = {}
     taken: dict[int, int] = {}
     ends = {size - 1}
@@ -52,6 +54,8 @@ def _text(random: Random, *, guards: bool) -> Text:
 
 
 _State = tuple[int, tuple[bool, bool]]
+#: of p and q, before they are made
+_VALUES = ((False, False), (False, True), (True, False), (True, True))
 
 
 def _steps(text: Text, state: _State) -> Iterator[tuple[bool, _State | None]]:
@@ -68,7 +72,7 @@ def _steps(text: Text, state: _State) -> Iterator[tuple[bool, _State | None]]:
             (False, True) if node in made else (now[value],)
             for value, made in _made(text).items()
         ]  # fmt: skip
-        for after in product(*choices):
+        for after in product(choices[0], choices[1]):
             if node in text.ends and (runs or condition is None):
                 yield runs, None
                 if condition is not None:
@@ -94,7 +98,7 @@ def _made(text: Text) -> dict[str, frozenset[int]]:
 
 def _reached(text: Text) -> set[_State]:
     seen: set[_State] = set()
-    todo: list[_State] = [(0, values) for values in product((False, True), repeat=2)]
+    todo: list[_State] = [(0, values) for values in _VALUES]
     while todo:
         state = todo.pop()
         if state not in seen:
@@ -106,7 +110,7 @@ def _reached(text: Text) -> set[_State]:
 def _holds(text: Text, statement: Statement, first: int, second: int) -> bool:
     """Whether every execution is as a statement says."""
     if statement == "before":
-        starts: list[_State] = [(0, values) for values in product((False, True), repeat=2)]
+        starts: list[_State] = [(0, values) for values in _VALUES]
     else:
         starts = []
         for state in _reached(text):

@@ -71,7 +71,10 @@ class Comparison(Subject):
 
     @cached_property
     def _judged(self) -> list[tuple[Relation, explanations.Judgement]]:
-        return [(one, explanations.judge(self, one)) for one in self._compared[1]]
+        missing: dict[int, set[int]] = {}
+        for one in self._compared[1]:
+            missing.setdefault(one.first, set()).add(one.second)
+        return [(one, explanations.judge(self, one, missing)) for one in self._compared[1]]
 
     @cached_property
     def _explained(self) -> dict[int, str]:

@@ -5,7 +5,7 @@ What no rule explains is lost. A rule that cannot be sure leaves it undecided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from tilesim.cubin.sass import WIDTH, Instruction
@@ -68,8 +68,11 @@ def without_sass(subject: Subject, event: int) -> tuple[Outcome, str]:
     return "lost", "no SASS instruction comes from it"
 
 
-def judge(subject: Subject, relation: Relation) -> Judgement:
-    """What is said of a relation that the SASS does not show."""
+def judge(
+    subject: Subject, relation: Relation, missing: Mapping[int, Collection[int]]
+) -> Judgement:
+    """What is said of a relation that the SASS does not show; ``missing`` are the events Y of all
+    such relations by their X."""
     kinds = {subject.masks.kinds[event].name for event in (relation.first, relation.second)}
     if kinds & _OF_MBARRIER and kinds & _OF_TENSOR_MEMORY:
         return Judgement(
@@ -87,7 +90,7 @@ def judge(subject: Subject, relation: Relation) -> Judgement:
         )
     if relation.kind == "release" and is_left_out(subject, relation):
         return Judgement("explained", "unused load", "where it is left out its result is not used")
-    loop = unrolled_loop(subject, relation)
+    loop = unrolled_loop(subject, relation, missing[relation.first])
     if loop:
         return Judgement(
             "undecided", "unrolled loop",
@@ -300,10 +303,12 @@ def is_left_out(subject: Subject, relation: Relation) -> bool:
     return bool(wanted) and not wanted & ~found
 
 
-def unrolled_loop(subject: Subject, relation: Relation) -> int | None:
+def unrolled_loop(subject: Subject, relation: Relation, missing: Collection[int]) -> int | None:
     """The PTX line of the branch of a loop that ptxas unrolled, if a relation is not shown for that
-    alone: its X stands in the loop, each path without X tests that branch, and in PTX none does
-    before X."""
+    alone: its X stands in the loop, its Y does not, each path without X tests that branch, and no
+    relation of X with what is in the loop (``missing``: with what one is) is missing."""
+    if subject.masks.kinds[relation.first].name == "mbarrier.wait":
+        return None  # it is a loop itself, which is tried at least once
     facts = subject.ptx
     text_of = facts.graph.text
     kernel = subject.translation.ptx
@@ -316,6 +321,9 @@ def unrolled_loop(subject: Subject, relation: Relation) -> int | None:
         if node not in facts.graph.live:
             continue
         if not any(goal[0] <= number < place for number in numbers):
+            continue
+        inside = range(goal[0], place)
+        if any(pair.number in inside for second in missing for pair in subject.pairs[second]):
             continue
         line = step.place.line
         guarded = [copy.pc for copy in subject.pairs[relation.first][0].copies if copy.guard]

@@ -56,15 +56,16 @@ class Masks:
         """The kinds of relations that an event can be the second of in a statement, and the events
         that can be the first of each.
 
-        An access comes before a release (``before``, ``between``), or a release after an access:
-        the second holds of accesses as well that are not made on every path.
+        An access comes before a release (``before``, ``between``), or a release after an access
+        (``after``, ``between``): the second holds of accesses that only some paths make, too.
         """
         kind = self.kinds[second]
-        if kind.access and statement == "after":
-            shared = kind.name in classes.SHARED
-            yield "release", self.release | self.proxy if shared else self.release
-        elif kind.access:
-            yield "acquire", self.acquire
+        if kind.access:
+            if statement != "after":
+                yield "acquire", self.acquire
+            if statement != "before":
+                shared = kind.name in classes.SHARED
+                yield "release", self.release | self.proxy if shared else self.release
         elif kind.is_ordered:
             order = self.order & ~(1 << second)
             yield "order", order & ~self._of_kind[kind.name] if kind.unordered else order
@@ -310,13 +311,6 @@ def compare(
                     lost &= ~_by_cases(sass, statement, second, lost)
                 missing += [Relation(kind, statement, first, second) for first in numbers(lost)]
     return count, missing
-
-
-def _says(statement: Statement, kind: RelationKind, *, access: bool) -> bool:
-    """Whether a statement says something of a kind of relations; ``access``: its Y is one."""
-    if statement == "before":
-        return not (access and kind == "release")
-    return statement == "between" or kind == "order" or (access and kind == "release")
 
 
 def _by_cases(sass: Facts, statement: Statement, second: int, lost: int) -> int:

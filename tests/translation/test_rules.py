@@ -1,0 +1,348 @@
+"""Each rule of what may differ between PTX and SASS, and a mistake that it does not excuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tilesim.translation.comparison import Comparison
+
+from .small_kernels import compared
+
+
+def outcomes(comparison: Comparison) -> Mapping[str, str]:
+    """The outcome of each synchronising instruction that is not kept, by kind."""
+    return {one.kind: one.outcome for one in comparison.instructions if one.outcome != "kept"}
+
+
+def lost(comparison: Comparison) -> set[str]:
+    """What is lost."""
+    found = {f"{d.kind} {d.text}" for d in comparison.differences() if d.effect == "weaker"}
+    return {text.rstrip(";").replace(";", "") for text in found}
+
+
+def unclear(comparison: Comparison) -> set[str]:
+    """The kinds of what is undecided."""
+    return {one.kind for one in comparison.undecided() if not one.always}
+
+
+HANDED_OVER = """
+st.shared.u32 [%r1], %r2; //store
+bar.sync 0; //bar
+ld.shared.u32 %r3, [%r1]; //load
+st.global.u32 [%d1], %r3; //out
+"""
+
+
+def test_what_stands_in_order_is_kept() -> None:
+    right = compared(
+        HANDED_OVER,
+        """
+        store STS [R1], R2
+        bar BAR.SYNC.DEFER_BLOCKING 0x0
+        load LDS R3, [R1]
+        out STG.E desc[UR4][R4.64], R3
+        EXIT
+        """,
+    )
+    assert (outcomes(right), lost(right), unclear(right)) == ({}, set(), set())
+    counts = {kind: one.shown for kind, one in right.relations.items()}
+    assert counts == {"acquire": 2, "release": 2, "order": 0}
+
+
+@pytest.mark.parametrize(
+    ("sass", "what"),
+    [
+        ("bar BAR.SYNC 0x0 / store STS [R1], R2 / load LDS R3, [R1] / out STG [R4], R3",
+         {"release st.shared.u32 [%r1], %r2", "release bar.sync 0"}),
+        ("store STS [R1], R2 / load LDS R3, [R1] / bar BAR.SYNC 0x0 / out STG [R4], R3",
+         {"acquire bar.sync 0"}),
+        ("store STS [R1], R2 / load LDS R3, [R1] / out STG [R4], R3", {"lost bar.sync 0"}),
+        ("store STS [R1], R2 / bar @P0 BAR.SYNC 0x0 / load LDS R3, [R1] / out STG [R4], R3",
+         {"acquire bar.sync 0", "release bar.sync 0"}),
+    ],
+)  # fmt: skip
+def test_what_is_moved_or_missing_is_lost(sass: str, what: set[str]) -> None:
+    wrong = compared(HANDED_OVER, "\n".join(sass.split(" / ")) + "\nEXIT")
+    assert lost(wrong) == what
+
+
+LOOP = """
+mov.u32 %r5, 0;
+LOOP:
+mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2; //wait
+@!%p1 bra LOOP; //again
+ld.shared.u32 %r3, [%r4]; //load
+mbarrier.arrive.shared::cta.b64 _, [%r6]; //arrive
+add.u32 %r5, %r5, 1;
+st.global.u32 [%d1], %r3; //out
+setp.lt.u32 %p2, %r5, 8;
+@%p2 bra LOOP; //back
+"""
+UNROLLED = """
+LOOP:
+wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1], R2
+again @!P0 BRA LOOP
+load LDS R3, [R4]
+arrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6], RZ
+out STG [R8], R3
+SECOND:
+wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1], R2
+again @!P0 BRA SECOND
+load LDS R3, [R4]
+arrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6], RZ
+out STG [R8], R3
+ISETP.GE.AND P1, PT, R5, 0x8, PT
+back @!P1 BRA LOOP
+EXIT
+"""
+
+
+def test_an_unrolled_loop_is_as_the_loop() -> None:
+    assert lost(compared(LOOP, UNROLLED)) == set()
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("what", ["wait SYNCS", "arrive SYNCS"])
+def test_each_copy_of_an_unrolled_loop_counts(what: str, copy: int) -> None:
+    rows = UNROLLED.splitlines()
+    places = [number for number, row in enumerate(rows) if row.startswith(what)]
+    del rows[places[copy]]
+    assert lost(compared(LOOP, "\n".join(rows)))
+
+
+COPIED = """
+mov.u32 %r5, 0;
+LOOP:
+cp.async.ca.shared.global [%r1], [%d1], 16; //copy
+{}add.u32 %r5, %r5, 1;
+setp.lt.u32 %p2, %r5, 8;
+@%p2 bra LOOP; //back
+cp.async.wait_all; //wait
+"""
+TESTED = """
+ISETP.GE.AND P1, PT, R5, 0x8, PT
+back @P1 BRA REST
+LOOP:
+copy LDGSTS.E.128 [R5], desc[UR4][R2.64]
+{}copy LDGSTS.E.128 [R5], desc[UR4][R2.64]
+{}back @!P1 BRA LOOP
+REST:
+back @P2 BRA BEHIND
+copy LDGSTS.E.128 [R5], desc[UR4][R2.64]
+{}BEHIND:
+wait LDGDEPBAR
+wait DEPBAR.LE SB0, 0x0
+EXIT
+"""
+
+
+def test_whether_an_unrolled_loop_runs_is_not_decided() -> None:
+    tested = compared(COPIED.format(""), TESTED.format("", "", ""))
+    assert (lost(tested), unclear(tested)) == (set(), {"order"})
+
+
+def test_what_is_missing_in_an_unrolled_loop_is_lost() -> None:
+    body = COPIED.format("bar.sync 0; //bar\n")
+    rows = ["bar BAR.SYNC 0x0\n"] * 3
+    assert lost(compared(body, TESTED.format(*rows))) == set()
+    for copy in range(3):
+        other = [*rows[:copy], "", *rows[copy + 1 :]]
+        assert lost(compared(body, TESTED.format(*other)))
+
+
+def test_what_sass_does_not_show_is_said() -> None:
+    fences = compared(
+        "fence.mbarrier_init.release.cluster;\ntcgen05.fence::before_thread_sync;\n", "EXIT"
+    )
+    assert outcomes(fences) == {
+        "fence.mbarrier_init": "not shown in SASS",
+        "tcgen05.fence": "not shown in SASS",
+    }
+    assert lost(fences) == set()
+
+
+EXPECTED = """
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 512; //expect
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1], 512, [%r1]; //first
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512; //arrive
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%d1], 512, [%r1]; //second
+"""
+MERGED = """
+first UBLKCP.S.G [UR4], [UR8], UR6
+arrive SYNCS.ARRIVE.TRANS64 RZ, [R1], R3
+second UBLKCP.S.G [UR4], [UR8], UR6
+EXIT
+"""
+
+
+def test_bytes_are_expected_by_a_pending_arrival() -> None:
+    assert outcomes(compared(EXPECTED, MERGED)) == {"mbarrier.arrive": "merged"}
+    assert lost(compared(EXPECTED, MERGED)) == set()
+
+
+def test_bytes_of_another_mbarrier_are_not() -> None:
+    other = EXPECTED.replace("_, [%r1]", "_, [%r7]")
+    assert "lost mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 512" in lost(
+        compared(other, MERGED)
+    )
+
+
+def test_an_instruction_whose_guard_is_never_true_is_deleted() -> None:
+    body = "setp.ne.u32 %p1, 1, {};\n@%p1 bar.sync 0;\n"
+    assert outcomes(compared(body.format(1), "EXIT")) == {"bar": "deleted"}
+    assert outcomes(compared(body.format(2), "EXIT")) == {"bar": "lost"}
+
+
+def test_a_load_of_tensor_memory_without_use_is_deleted() -> None:
+    body = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r1];\n"
+    assert outcomes(compared(body, "EXIT")) == {"tcgen05.ld": "deleted"}
+    assert outcomes(compared(f"{body}st.global.u32 [%d1], %r3;", "8 STG [R4], R3\nEXIT")) == {
+        "tcgen05.ld": "lost"
+    }
+
+
+def test_one_of_two_fences_is_enough() -> None:
+    two = "fence.proxy.async.shared::cta; //one\n{}fence.proxy.async.shared::cta; //two\n"
+    sass = "two FENCE.VIEW.ASYNC.S\nEXIT"
+    assert outcomes(compared(two.format(""), sass)) == {"fence.proxy.async": "merged"}
+    stored = two.format("bar.sync 0; //bar\n")
+    assert outcomes(compared(stored, f"bar BAR.SYNC 0x0\n{sass}")) == {"fence.proxy.async": "lost"}
+
+
+ELECTED = """
+elect.sync _|%p1, 0xffffffff; //elect
+@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512; //arrive
+@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1], 512, [%r1]; //copy
+"""
+
+
+def test_the_uniform_datapath_loses_the_guard_of_an_elected_lane() -> None:
+    sass = """
+    elect {} P0, URZ, PT
+    arrive @P0 SYNCS.ARRIVE.TRANS64 RZ, [R1], R3
+    copy UBLKCP.S.G [UR4], [UR8], UR6
+    EXIT
+    """
+    assert lost(compared(ELECTED, sass.format("ELECT"))) == set()
+    assert lost(compared(ELECTED, sass.format("ISETP.NE.AND")))
+
+
+def test_copies_of_a_predicate_are_one_guard() -> None:
+    body = """
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; //init
+    @%p1 mbarrier.arrive.shared::cta.b64 _, [%r2]; //arrive
+    """
+    sass = """
+    ISETP.NE.AND P0, PT, R1, RZ, PT
+    VOTEU.ALL UP0, {}
+    init @!UP0 SYNCS.EXCH.64 URZ, [UR6], UR4
+    arrive @!P0 SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR6], RZ
+    EXIT
+    """
+    assert lost(compared(body, sass.format("P0"))) == set()
+    assert lost(compared(body, sass.format("P3")))
+
+
+def test_a_stricter_wait_stands_for_one_that_is_missing() -> None:
+    body = """
+    wgmma.fence.sync.aligned; //fence
+    wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f0,%f1,%f2,%f3}, %d1, %d2, 1, 1, 1; //one
+    wgmma.commit_group.sync.aligned; //commit
+    wgmma.wait_group.sync.aligned 0; //wait
+    st.global.f32 [%d1], %f0; //out
+    """
+    sass = """
+    fence WARPGROUP.ARRIVE
+    one HGMMA.64x8x8.F32.TF32 R24, gdesc[UR4], R24, gsb0
+    {}
+    out STG [R4], R24
+    EXIT
+    """
+    assert outcomes(compared(body, sass.format("wait WARPGROUP.DEPBAR.LE gsb0, 0x0"))) == {}
+    serialised = compared(body, sass.format("one WARPGROUP.DEPBAR.LE gsb0, 0x0"))
+    assert outcomes(serialised) == {"wgmma.wait": "strengthened"}
+    assert lost(serialised) == set()
+    weak = compared(body, sass.format("one WARPGROUP.DEPBAR.LE gsb0, 0x1"))
+    assert outcomes(weak) == {"wgmma.wait": "lost"}
+
+
+CLUSTER = """
+barrier.cluster.arrive.relaxed.aligned; //arrive
+barrier.cluster.wait.acquire.aligned; //wait
+"""
+
+
+def test_a_cluster_barrier_is_that_of_a_launch_with_clusters() -> None:
+    sass = """
+    arrive @!P2 BRA ALONE
+    arrive UCGABAR_ARV
+    arrive BRA JOINED
+    ALONE:
+    arrive NOP
+    JOINED:
+    wait @!P2 BRA OTHER
+    wait UCGABAR_WAIT
+    wait BRA END
+    OTHER:
+    wait BAR.SYNC.DEFER_BLOCKING 0x0
+    END:
+    EXIT
+    """
+    assert lost(compared(CLUSTER, sass)) == set()
+    assert "barrier.cluster.wait" in outcomes(
+        compared(CLUSTER, sass.replace("UCGABAR_WAIT", "NOP"))
+    )
+
+
+def test_a_load_is_left_out_where_it_is_not_used_but_not_moved_behind_a_release() -> None:
+    body = """
+    ld.shared.u32 %r3, [%r1]; //load
+    @%p1 bra SKIP; //skip
+    st.global.u32 [%d1], %r3; //out
+    SKIP:
+    mbarrier.arrive.shared::cta.b64 _, [%r6]; //arrive
+    """
+    sunk = """
+    skip @P0 BRA SKIP
+    load LDS R3, [R1]
+    out STG [R4], R3
+    SKIP:
+    arrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6], RZ
+    EXIT
+    """
+    assert lost(compared(body, sunk)) == set()
+    moved = """
+    arrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6], RZ
+    skip @P0 BRA SKIP
+    load LDS R3, [R1]
+    out STG [R4], R3
+    SKIP:
+    EXIT
+    """
+    assert "release ld.shared.u32 %r3, [%r1]" in lost(compared(body, moved))
+
+
+def test_collective_code_and_calls_are_passed() -> None:
+    sass = """
+    store STS [R1], R2
+    WARPSYNC.COLLECTIVE R2, BEHIND
+    bar BAR.SYNC.DEFER_BLOCKING R12, R12
+    ENDCOLLECTIVE
+    BEHIND:
+    load LDS R3, [R1]
+    out STG [R4], R3
+    EXIT
+    """
+    assert lost(compared(HANDED_OVER, sass)) == set()
+
+
+def test_inserted_synchronisation_is_said() -> None:
+    body = "mbarrier.init.shared::cta.b64 [%r1], 1; //init\n"
+    (one,) = compared(
+        body, "init FENCE.VIEW.ASYNC.S\ninit SYNCS.EXCH.64 URZ, [UR6], UR4\nEXIT"
+    ).inserted()
+    assert (one.pc, one.sass) == (0, "FENCE.VIEW.ASYNC.S")
+    assert one.why.startswith("orders earlier accesses")
