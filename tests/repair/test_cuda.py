@@ -128,6 +128,30 @@ PEER = """
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(a) : "memory");
   y[r * 128 + t] = v;
 """
+#: a ring of one slot, of which a wait names the other parity
+RING = """
+  __shared__ float s[96];
+  __shared__ unsigned long long full, empty;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mb_init(&full, 96);
+    mb_init(&empty, 32);
+  }
+  __syncthreads();
+  float acc = 0;
+  for (int i = 0; i < n; ++i) {
+    if (t >= 32) {
+      mb_wait(&empty, EMPTY);
+      s[t - 32] = x[i * 96 + t];
+      mb_arrive(&full);
+    } else {
+      mb_wait(&full, FULL);
+      acc += s[t] + s[t + 64];
+      mb_arrive(&empty);
+    }
+  }
+  if (t < 32) y[t] = acc;
+"""
 #: by name: the body of a kernel, the rule, and the lines of the first patch with a neighbour
 KERNELS = {
     "total": (TOTAL, "race", ["+  __syncthreads();", "   y[t] = s[31] + t;"]),
@@ -138,6 +162,10 @@ KERNELS = {
     "staged": (STAGED, "race", ["+  bulk_wait_read<0>();", "+  __syncthreads();",
                                 "   s[t] = 1;"]),
     "half": (HALF, "participation", ["-    __syncthreads();", "     s[t ^ 1] = a;"]),
+    "parity": (RING.replace("EMPTY", "i & 1").replace("FULL", "i & 1"), "deadlock",
+               ["-      mb_wait(&empty, i & 1);", "+      mb_wait(&empty, (i & 1) ^ 1);"]),
+    "flipped": (RING.replace("EMPTY", "(i % 2) ^ 1").replace("FULL", "(i % 2) ^ 1"), "race",
+                ["-      mb_wait(&full, (i % 2) ^ 1);", "+      mb_wait(&full, (i % 2));"]),
     "peer": (PEER, "peer-exit", ["   y[r * 128 + t] = v;", "+  cluster_sync();"]),
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targ
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
-from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
+from tilesim.mistakes.context import DATA, SYNC, flipped, has, is_own_address
 from tilesim.mistakes.edits import Edit, changed_operand, whole_number
 from tilesim.records import dataclass, replace
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
@@ -32,6 +32,8 @@ from tilesim.transforms.rewrite import Instead, Patch
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn
 _PER_ITERATION = 4
+#: the last argument of a call: the last bit of something, or (``flip``) the other one
+_PARITY = re.compile(r",\s*([^,;]*?(?:&\s*1|%\s*2)[uU]?\s*\)*\s*(?P<flip>\^\s*1[uU]?)?)\s*\)\s*;")
 #: a whole number as C++ writes it
 _NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)(?:[uUlL]*)(?![\w.])")
 #: what moves no data out of registers, and orders nothing
@@ -509,11 +511,15 @@ class SourceEdits:
         yield replace(edit, what=what, patches=tuple(patches))
 
     def _exchanged(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
-        """Another number in a line, wherever the line has made an instruction with the old one."""
+        """Another number in a line, wherever the line has made an instruction with the old one; or
+        the other parity."""
         lines = {self._lines[n][:1] for n in edit.instead}
         if len(lines) != 1 or not next(iter(lines)):
             return
         ((line,),) = lines
+        if all(_is_flipped(before[n], new[0]) for n, new in edit.instead.items()):
+            yield from self._flipped(edit, line)
+            return
         pairs = {_changed_number(before[n], new[0]) for n, new in edit.instead.items()}
         if len(pairs) != 1 or (pair := next(iter(pairs))) is None:
             return
@@ -534,6 +540,26 @@ class SourceEdits:
         new = f"{own[: token.start(1)]}{worth}{own[token.end(1) :]}"
         patch = Patch(self.source.file, line, line, (own,), (new,))
         yield replace(edit, patches=(patch,))
+
+    def _flipped(self, edit: Edit, line: int) -> Iterator[Edit]:
+        """The other parity in a line that waits, if one argument there says the last bit of
+        something."""
+        waits = [n for n in range(len(self.mir.code))
+                 if self._lines[n][:1] == (line,) and _waits(self.mir.code[n].what)]  # fmt: skip
+        own = self.source.lines[line - 1]
+        code = own.partition("//")[0]
+        found = [*_PARITY.finditer(code)]
+        if sorted(waits) != sorted(edit.instead) or len(found) != 1:
+            return
+        (parity,) = found
+        text = parity[1].strip()
+        if text.count("(") != text.count(")"):
+            return
+        other = text[: -len(parity["flip"])].rstrip() if parity["flip"] else f"({text}) ^ 1"
+        new = f"{own[: parity.start(1)]}{other}{own[parity.end(1) :]}"
+        patch = Patch(self.source.file, line, line, (own,), (new,))
+        what = f"{other} instead of {text}"
+        yield replace(edit, what=what, patches=(patch,))
 
 
 def is_anchor(what: Stmt | Control) -> bool:
@@ -589,6 +615,20 @@ def _goes_back(mir: Mir, number: int) -> bool:
 
 def _falls_through(what: Op | Control) -> bool:
     return not isinstance(what, Switch) and not (isinstance(what, Branch) and what.cond is None)
+
+
+def _waits(what: Stmt | Control) -> bool:
+    """Whether an instruction waits for a phase."""
+    return isinstance(what, Op) and any(isinstance(e, fx.Waits) for e in what.effects())
+
+
+def _is_flipped(old: Stmt | Control, new: Stmt | Control) -> bool:
+    """Whether a wait is changed to the other parity of an expression."""
+    if not (isinstance(old, Op) and isinstance(new, Op) and _waits(old)):
+        return False
+    found = changed_operand(old, new)
+    was, worth = (None, None) if found is None else found[1:]
+    return isinstance(was, Expr) and whole_number(was) is None and flipped(was) == worth
 
 
 def _changed_number(old: Stmt | Control, new: Stmt | Control) -> tuple[type, str, int, int] | None:

@@ -11,3 +11,9 @@ D void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 template <int N> D void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 D void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 D void bar_sync(unsigned id, unsigned n) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory"); }
+D void mb_init(unsigned long long *b, unsigned n) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at(b)), "r"(n) : "memory"); }
+D void mb_arrive(unsigned long long *b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at(b)) : "memory"); }
+D void mb_wait(unsigned long long *b, unsigned parity) {
+  unsigned ok;
+  do asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}" : "=r"(ok) : "r"(at(b)), "r"(parity) : "memory"); while (!ok);
+}
