@@ -112,6 +112,30 @@ def test_each_copy_of_an_unrolled_loop_counts(what: str, copy: int) -> None:
     assert lost(compared(LOOP, "\n".join(rows)))
 
 
+def test_a_second_try_is_no_wait_of_its_own() -> None:
+    body = """
+    LOOP:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2, 1000; //wait
+    @!%p1 bra LOOP; //again
+    ld.shared.u32 %r3, [%r4]; //load
+    st.global.u32 [%d1], %r3; //out
+    """
+    sass = """
+    LOOP:
+    {}
+    wait @!P0 NANOSLEEP.SYNCS 0x3e8
+    wait @!P0 SYNCS.PHASECHK.TRANS64 P0, [R1], R2
+    again @!P0 BRA LOOP
+    load LDS R3, [R4]
+    out STG [R8], R3
+    EXIT
+    """
+    first = "wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1], R2"
+    right = compared(body, sass.format(first))
+    assert (lost(right), [one.pcs for one in right.instructions]) == (set(), [(0,)])
+    assert outcomes(compared(body, sass.format("wait NOP"))) == {"mbarrier.wait": "lost"}
+
+
 COPIED = """
 mov.u32 %r5, 0;
 LOOP:

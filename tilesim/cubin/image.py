@@ -37,6 +37,7 @@ _FUNC = 2
 # attributes of functions
 _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
+_CUDA_VERSION = 0x37
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
 #: the constant bank in which ptxas keeps what it has made itself
@@ -87,7 +88,8 @@ class KernelInfo:
     ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
     ``branch_targets``: of each ``BRX``, by its pc. ``shared``: bytes of static shared memory from
-    address 0 of the window on: from sm_90 on the first 1024 are the system's.
+    address 0 of the window on: from sm_90 on the first 1024 are the system's. ``toolkit``: the
+    version of CUDA that it was compiled by, as ``12.9``.
     """
 
     name: str
@@ -99,6 +101,7 @@ class KernelInfo:
     branch_targets: Mapping[int, tuple[int, ...]]
     registers: int | None
     shared: int
+    toolkit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -309,6 +312,7 @@ class Image:
             branch_targets=targets,
             registers=self._registers.get(function.index),
             shared=shared.size if shared else 0,
+            toolkit=_toolkit(found.get(_CUDA_VERSION)),
         )
 
     def tables(self, function: Symbol) -> bytes:
@@ -348,6 +352,13 @@ def _begin(one: _Attribute | None) -> int | None:
         return None
     begin: int = struct.unpack_from("<H", one.data, 4)[0]
     return begin
+
+
+def _toolkit(one: _Attribute | None) -> str | None:
+    if one is None or len(one.data) < 4:
+        return None
+    (number,) = struct.unpack_from("<I", one.data)
+    return f"{number // 10}.{number % 10}"
 
 
 def _triple(one: _Attribute | None) -> Triple | None:

@@ -89,6 +89,9 @@ class _Pairing:
             self.lines_of[kind].append(line)
         for places in self.lines_of.values():
             places.sort()
+        self._tests = {
+            step.place.line for step in kernel.code if step.opcode.startswith("mbarrier.test_wait")
+        }
         self.found: dict[int, list[Event]] = {}
         loose: list[Instruction] = []
         for pc, one in function.code.items():
@@ -119,14 +122,13 @@ class _Pairing:
             other = code.get(one.pc + WIDTH)
             return other is not None and other.base == "MEMBAR" and other.ptx == one.ptx
         if one.base == "SYNCS" and "PHASECHK" in one.modifiers and one.guard:
-            other = code.get(one.pc - 2 * WIDTH)
-            return (
-                other is not None
-                and other.opcode == f"{one.opcode}.TRYWAIT"
-                and other.operands == one.operands
-                and one.guard == f"!{one.operands[0]}"
-            )
+            second = "TRYWAIT" not in one.modifiers and one.guard == f"!{one.operands[0]}"
+            return second and self._line_of_try(one)
         return False
+
+    def _line_of_try(self, one: Instruction) -> bool:
+        """Whether the line is no ``test_wait``, of which this could be a copy."""
+        return self.line(one) not in self._tests
 
     def _repair(self, one: Instruction) -> None:
         """Pairs an instruction whose line is that of a neighbour."""

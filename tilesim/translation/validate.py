@@ -90,7 +90,10 @@ def paired(image: Image, symbol: Symbol, kernel: Kernel, code: Function, ptx: st
 
 
 def ptxas_version(image: Image) -> str | None:
-    """The version of ptxas that made a cubin, as ``13.0.88``; None if it does not say."""
+    """The version of ptxas that made a cubin, as ``13.0.88``, or ``12.9`` where it says no more;
+    None if it says nothing."""
     section = image.section(".note.nv.tkinfo")
     found = _RELEASE.search(image.contents(section)) if section else None
-    return found[1].decode() if found else None
+    if found:
+        return found[1].decode()
+    return next((one for f in image.functions if (one := image.info(f).toolkit)), None)
