@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from tilesim.checker import Report
 from tilesim.checker import check as check_program
@@ -52,8 +52,20 @@ class Skipped:
         return f"{self.kernel}: {self.configuration} not launched: {self.why}"
 
 
-#: a context in which launches are recorded: ``recording(target, record, skip=skip)``
-Recording = Callable[..., AbstractContextManager[None]]
+class Recording(Protocol):
+    """What an adapter has: a context in which each launch of its compiler is handed to ``record``
+    instead of made.
+
+    ``tensors`` is the device of torch that host code is told to make its tensors on; ``skip`` is
+    told of configurations that are not launched.
+    """
+
+    def __call__(
+        self, target: str, record: Callable[[Launched], None], *, tensors: str = ...,
+        skip: Callable[[Skipped], None] = ...,
+    ) -> AbstractContextManager[None]: ...  # fmt: skip
+
+
 Progress = Callable[[int, int, Launched], None]
 Reports = tuple[tuple[Launched, Report], ...]
 

@@ -48,8 +48,8 @@ class _Kernels(Folder):
         self._source = source
         self._record = record
 
-    def save(self, ptx: str, launch: Launch) -> None:
-        """Hands the launch on."""
+    def save(self, ptx: str, launch: Launch, cubin: bytes = b"") -> None:
+        """Hands the launch on, without machine code."""
         file = f"{launch.entry}.cu"
         text = _FILE.sub(rf'\1"{file}"', ptx)
         self._record(Launched(text, launch, self._source, file))
