@@ -11,6 +11,9 @@ from tilesim.translation.pairing import Event
 from tilesim.translation.pairs import Pair, Translation
 from tilesim.translation.relations import Facts, Masks
 
+#: of a load or store of tensor memory that ptxas makes two of, the second one
+_SECOND_HALF = "_t16_t31"
+
 
 class Subject:
     """One kernel. Events are numbered in the order of the PTX."""
@@ -30,6 +33,8 @@ class Subject:
             for pair in same:
                 at_number.setdefault(pair.number, []).append(event)
             for copy in same[0].copies:
+                if _SECOND_HALF in copy.opcode:
+                    continue
                 at_pc.setdefault(copy.pc, []).append(event)
         kernel, function = translation.ptx, translation.sass
         self.ptx = Facts(ptx_text(kernel, at_number, guards.ptx_conditions(kernel)), every)
@@ -38,7 +43,7 @@ class Subject:
         waits = [pc for pc, one in function.code.items() if one.base == "WARPGROUP"]
         self.selected = of_clusters(function, clusters)
         self.sass = Facts(sass_text(function, at_pc, conditions, self.selected, waits), every)
-        self.paired = frozenset(at_pc)
+        self.paired = frozenset(copy.pc for pair in translation.pairs for copy in pair.copies)
 
     def text(self, event: int) -> str:
         """The PTX of an event."""
