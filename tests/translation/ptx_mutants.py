@@ -27,7 +27,8 @@ from tilesim.translation import classes, validate
 Lines = list[str]
 Change = Callable[[Lines, int, random.Random], str]
 _STATEMENT = re.compile(
-    r"^\s*(@!?[%\w$]+\s+)?([a-z][\w:]*(?:\.[\w:]+)+)\s+?([^;{}]*|[^;]*\{[^;{}]*\}[^;]*);\s*$"
+    r"^\s*(@!?[%\w$]+\s+)?([a-z][\w:]*(?:\.[\w:]+)+)\s+?"
+    r"([^;{}]*|[^;]*\{[^;{}]*\}[^;]*);\s*$"
 )
 _NUMBER = re.compile(r"(?<=[\s,+])(0x[0-9a-f]+|\d+)(?=\s*[,;\]])")
 _APART = re.compile(r"^\s*(?:[\w$%]+:|@|bra|ret|\{|\})|\b(?:bra|ret|exit)\b")
@@ -89,10 +90,13 @@ KINDS: Mapping[str, Change] = {
 }  # fmt: skip
 
 
-def judged(number: int, corpus: Mapping[str, Sequence[Member]], ptxas: Mapping[str, Path]) -> Any:
+def judged(
+    number: int, corpus: Mapping[str, Sequence[Member]], ptxas: Mapping[str, Path],
+    kinds: Sequence[str],
+) -> Any:  # fmt: skip
     """What is said of the mutant of a number; None if there is none."""
     rng = random.Random(number)
-    kind = [*KINDS][number % len(KINDS)]
+    kind = kinds[number % len(kinds)]
     for _ in range(_TRIES):
         member = rng.choice(corpus[rng.choice(sorted(corpus))])
         original = Image(member.path.read_bytes(), member.path.name)
@@ -134,13 +138,16 @@ def judged(number: int, corpus: Mapping[str, Sequence[Member]], ptxas: Mapping[s
 @click.option("--ptxas", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--count", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="The first number.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]))
 @click.option("--jsonl", type=click.Path(path_type=Path))
-def main(corpus: Path, ptxas: Path, count: int, seed: int, jsonl: Path | None) -> None:
+def main(
+    corpus: Path, ptxas: Path, count: int, seed: int, kinds: Sequence[str], jsonl: Path | None
+) -> None:
     """Draws mutants, and says which are seen."""
     chosen = by_producer(members(corpus))
     rows = []
     for number in range(seed, seed + count):
-        row = judged(number, chosen, assemblers(ptxas))
+        row = judged(number, chosen, assemblers(ptxas), kinds or [*KINDS])
         if row is not None:
             rows.append(row)
             if row["seen"] != "finding":
