@@ -28,7 +28,7 @@ _ACQUIRES = re.compile(
 )
 _FENCES = re.compile(rf"fence\.(?:acq_rel|sc)\S*{_FAR}|membar\.(?:gl|sys)")
 _PROXY = re.compile(r"fence\.proxy\.async(?!::generic)")
-_WRITES = re.compile(r"STS|STSM|STG|ST[. ]|ATOM|RED[GS]?[. ]")
+_WRITES = re.compile(r"STS|STSM|STG|ST[. ]|ATOM|RED[GS]?[. ]|SYNCS\.EXCH")
 _LOADS = re.compile(r"LDG[. ]|LD[. ]|LDGSTS")
 _FENCE_FAR = re.compile(r"MEMBAR\.\w+\.(?:GPU|SYS)")
 _FENCE = re.compile(r"MEMBAR\.")
