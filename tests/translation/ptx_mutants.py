@@ -39,9 +39,13 @@ _TRIES = 40
 
 def synchronising(line: str) -> bool:
     """Whether a line is one synchronising instruction, and no access."""
-    found = _STATEMENT.match(line)
-    kind = classes.of_ptx(found[2]) if found else None
+    kind = _kind(line)
     return kind is not None and not kind.access
+
+
+def _kind(line: str) -> classes.Kind | None:
+    found = _STATEMENT.match(line)
+    return classes.of_ptx(found[2]) if found else None
 
 
 def _deleted(lines: Lines, at: int, rng: random.Random) -> str:
@@ -50,12 +54,12 @@ def _deleted(lines: Lines, at: int, rng: random.Random) -> str:
 
 
 def _moved(lines: Lines, at: int, rng: random.Random) -> str:
-    """Behind the next one, or the next access, on a straight line."""
+    """Behind the next one of another kind, or the next access, on a straight line."""
+    own = _kind(lines[at])
     for other in range(at + 1, min(at + _FAR, len(lines))):
         if _APART.search(lines[other]):
             return ""
-        found = _STATEMENT.match(lines[other])
-        if found and classes.of_ptx(found[2]):
+        if _kind(lines[other]) not in (None, own):
             said = f"{lines[at].strip()} behind {lines[other].strip()}"
             lines[at], lines[other] = lines[other], lines[at]
             return said
