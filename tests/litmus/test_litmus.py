@@ -34,7 +34,7 @@ IDS = {
     "LD",
     *(f"LE{n:02}" for n in range(1, 13)),
     *(f"LF{n:02}" for n in range(1, 7)),
-    *(f"LG{n:02}" for n in range(1, 19)),
+    *(f"LG{n:02}" for n in range(1, 20)),
     *(f"LH{n:02}" for n in range(2, 7)),
     *(f"LV{n:02}" for n in range(1, 26)),
     *(f"LW{n:02}" for n in range(1, 17)),

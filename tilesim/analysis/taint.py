@@ -51,6 +51,8 @@ def loaded_tensors(mir: Mir) -> frozenset[str]:
 
 #: nodes of the data flow besides tensors, which are called by their names
 _VARIABLE, _TILE, _TMEM = "%", "#", "@"
+#: what an instruction finds in a register that more than so many may have set
+_FOUND, _SEVERAL = "?", 8
 
 
 class Dataflow:
@@ -147,7 +149,14 @@ class Dataflow:
         return tuple(t.name for t in self._kernel.tensors if t.name in nodes)
 
     def _closure(self, nodes: set[str]) -> frozenset[str]:
-        return frozenset(closure(nodes, lambda node: self._origins.get(node, ())))
+        return frozenset(closure(nodes, self._sources))
+
+    def _sources(self, node: str) -> Iterable[str]:
+        """What may flow into a node."""
+        if not node.startswith(_FOUND):
+            return self._origins.get(node, ())
+        name, _, number = node.removeprefix(_FOUND).rpartition("@")
+        return (_register(name, setter) for setter in self.setters(int(number), name))
 
     # ------------------------------------------------------------------ construction
 
@@ -186,9 +195,16 @@ class Dataflow:
         return _sources(self._mir, seeds)
 
     def _registers(self, names: Iterable[str], number: int) -> set[str]:
-        """These registers, once for each instruction that may have set them."""
-        setters = self._reaching.setters
-        return {_register(name, setter) for name in names for setter in setters(number, name)}
+        """These registers, once for each instruction that may have set them; if these are several,
+        as the instruction finds them, as otherwise long chains would be kept for each."""
+        found = set[str]()
+        for name in names:
+            setters = self.setters(number, name)
+            if len(setters) > _SEVERAL:
+                found.add(f"{_FOUND}{name}@{number}")
+            else:
+                found.update(_register(name, setter) for setter in setters)
+        return found
 
     def _is_address(self, effects: Collection[fx.Effect], name: str, value: object) -> bool:
         """Whether an operand says what to read in global memory that the kernel never writes.

@@ -96,6 +96,8 @@ class Diverging:
             # what other warps set their registers to does not matter
             if level > found and not set(warps[setter]).isdisjoint(warps[number]):
                 found = level
+                if level == ANYTHING:
+                    break
         return found
 
     def _apart(self, number: int) -> Iterator[tuple[str, int]]:
