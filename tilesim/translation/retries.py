@@ -54,6 +54,26 @@ class _Copies:
             todo += [(after, False) for after in self.sass.successors[pc]]
         return True
 
+    def is_answered(self, branch: Instruction) -> bool:
+        """Whether the predicate of a branch is what a try has answered, on each path to it."""
+        predicate = branch.guard.lstrip("!")
+        seen: set[int] = set()
+        todo = [*self.sass.predecessors[branch.pc]]
+        while todo:
+            pc = todo.pop()
+            if pc in seen:
+                continue
+            seen.add(pc)
+            one = self.sass.code[pc]
+            if predicate in one.operands[:2] and not one.guard:
+                if pc not in self.places:
+                    return False
+            elif not self.sass.predecessors[pc]:
+                return False
+            else:
+                todo += self.sass.predecessors[pc]
+        return True
+
     def has_been_tried(self, pc: int) -> bool:
         """Whether each path to a place comes from a try, with nothing else behind that."""
         seen: set[int] = set()
@@ -91,7 +111,7 @@ def compare(translation: Translation) -> Iterator[Difference]:
             if branch.ptx not in lines or not _decides(branch):
                 continue
             leads = any(map(copies.is_tried_again, translation.sass.successors[branch.pc]))
-            if leads and not copies.has_been_tried(branch.pc):
+            if leads and not (copies.has_been_tried(branch.pc) or copies.is_answered(branch)):
                 yield _difference(
                     translation, pair, branch,
                     "goes on or tries again by a condition that no try before it has answered",
