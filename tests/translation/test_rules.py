@@ -253,6 +253,38 @@ def test_the_uniform_datapath_loses_the_guard_of_an_elected_lane() -> None:
     assert lost(compared(ELECTED, sass.format("ISETP.NE.AND")))
 
 
+ELECTED_TWICE = """
+elect.sync _|%p1, 0xffffffff; //elect
+not.pred %p2, %p1;
+@%p2 bra FIRST; //skip
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512; //arrive
+FIRST:
+elect.sync _|%p3, 0xffffffff; //elect
+not.pred %p4, %p3;
+@%p4 bra SECOND; //over
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1], 512, [%r1]; //copy
+SECOND:
+"""
+ARRIVE, COPY = "arrive SYNCS.ARRIVE.TRANS64 RZ, [R1], R3", "copy UBLKCP.S.G [UR4], [UR8], UR6"
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_the_same_lane_is_elected_each_time(uniform: bool) -> None:
+    sass = f"""
+    elect ELECT P0, URZ, PT
+    skip @!P0 BRA FIRST
+    {{}}
+    FIRST:
+    elect ELECT P1, URZ, PT
+    {"" if uniform else "over @!P1 BRA SECOND"}
+    {{}}
+    SECOND:
+    EXIT
+    """
+    assert lost(compared(ELECTED_TWICE, sass.format(ARRIVE, COPY))) == set()
+    assert lost(compared(ELECTED_TWICE, sass.format(COPY, ARRIVE)))
+
+
 def test_copies_of_a_predicate_are_one_guard() -> None:
     body = """
     setp.eq.u32 %p1, %r1, 0;

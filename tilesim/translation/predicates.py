@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping
 
 from tilesim.cubin.operands import Register, parse, read, written
 from tilesim.cubin.sass import Function, Instruction
+from tilesim.ptx.constants import naming
+from tilesim.ptx.inline import Kernel, Step
+from tilesim.ptx.inline import Register as PtxRegister
+from tilesim.ptx.syntax import Integer
 from tilesim.translation.conditions import Condition
 
 #: copies of copies that are followed, and places that are looked at for a use, at most
@@ -20,6 +24,37 @@ _FARTHEST = 4096
 _OPPOSITE = {"NE": "EQ", "GE": "LT", "GT": "LE"}
 #: what votes of the lanes: of a predicate that only one lane has, or that they share
 _VOTES = frozenset({"VOTE", "VOTEU"})
+
+
+#: the value of a predicate that one lane of the warp has: ``elect.sync`` of all lanes chooses the
+#: same one each time (PTX 9.7.13.15)
+ELECTED = "elected"
+
+
+def ptx_unified(kernel: Kernel, conditions: Mapping[int, Condition]) -> Mapping[int, Condition]:
+    """The conditions of `guards.ptx_conditions`, of which those are one that depend on
+    ``elect.sync`` of all lanes."""
+    setters = naming(kernel).setters
+    elected: dict[str, bool] = {}
+    for name, steps in setters.items():
+        if all(step.base == "elect" and _is_of_all(step) for step in steps):
+            elected[name] = True
+    for name, steps in setters.items():
+        match steps:
+            case [Step(base="not", guard=None, operands=(_, PtxRegister(name=other)))]:
+                if elected.get(other):
+                    elected[name] = False
+    return {
+        number: Condition(ELECTED, one.holds == elected[str(one.value)], frozenset())
+        if one.value in elected
+        else one
+        for number, one in conditions.items()
+    }
+
+
+def _is_of_all(step: Step) -> bool:
+    mask = step.operands[-1]
+    return isinstance(mask, Integer) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 def unified(function: Function, conditions: Mapping[int, Condition]) -> Mapping[int, Condition]:
@@ -54,6 +89,9 @@ class _Copies:
                 if step is None:
                     break
                 name, holds = step[0], holds == step[1]
+            if self._is_elected(pc, name):
+                found[pc] = Condition(ELECTED, holds, frozenset())
+                continue
             changed = name != condition.value
             found[pc] = (
                 Condition(name, holds, frozenset(self._writers.get(name, ())))
@@ -61,6 +99,14 @@ class _Copies:
                 else condition
             )
         return found
+
+    def _is_elected(self, pc: int, name: str) -> bool:
+        """Whether a predicate is at a place what ``ELECT`` says, on every path."""
+        code = self._function.code
+        return all(
+            place in code and code[place].base == "ELECT"
+            for place in self._reaching(pc, name) or (-1,)
+        )
 
     def _source(self, pc: int, name: str) -> tuple[str, bool] | None:
         """What a predicate is a copy of at a place, and whether it is equal to that."""

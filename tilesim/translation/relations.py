@@ -16,6 +16,7 @@ from tilesim.translation import classes
 from tilesim.translation.classes import Kind
 from tilesim.translation.flow import Graph, Text
 from tilesim.translation.pairing import Event
+from tilesim.translation.predicates import ELECTED
 from tilesim.translation.validation import RelationKind
 
 Statement = Literal["before", "between", "after"]
@@ -122,15 +123,30 @@ class Facts:
             found &= self._plain(statement, node, nodes) | self._same(statement, node, event)
         return found
 
-    def passed_by_cases(self, statement: Statement, event: int, values: Iterable[Hashable]) -> int:
-        """The same, and what is shown by cases of these values."""
+    def only_if(self, event: int, value: Hashable) -> bool:
+        """Whether no copy of an event is executed unless a value holds that never changes."""
+        if self._made.get(value) != frozenset():
+            return False
+        graph = self._graph(value, holds=False)
+        conditions = self.graph.text.conditions
+        return all(
+            node not in graph.live
+            or ((one := conditions.get(node)) is not None and one.value == value and one.holds)
+            for node in self.copies[event]
+        )
+
+    def passed_by_cases(
+        self, statement: Statement, event: int, values: Iterable[Hashable],
+        holding: Hashable = None,
+    ) -> int:  # fmt: skip
+        """The same, and what is shown by cases of these values; ``holding`` is one that holds."""
         nodes = self.copies[event]
         found = self._every
         tried = [*values][:MOST_VALUES]
         for node in nodes:
             of_node = self._plain(statement, node, nodes) | self._same(statement, node, event)
             for value in tried:
-                of_node |= self._by_case(statement, node, nodes, value)
+                of_node |= self._by_case(statement, node, nodes, value, value == holding)
             if statement == "between":
                 of_node |= self._since_executed(node, nodes)
             found &= of_node
@@ -198,11 +214,12 @@ class Facts:
         return sum(1 << one for one in others)
 
     def _by_case(
-        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable
+        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable,
+        holding: bool,
     ) -> int:  # fmt: skip
         condition = self.graph.text.conditions.get(node)
         found = self._every
-        for holds in (True, False):
+        for holds in (True,) if holding else (True, False):
             if (
                 condition is None
                 or condition.value != value
@@ -308,20 +325,21 @@ def compare(
                 count[kind] += (needed & wanted).bit_count()
                 lost = needed & wanted & ~have
                 if lost:
-                    lost &= ~_by_cases(sass, statement, second, lost)
+                    holding = ELECTED if ptx.only_if(second, ELECTED) else None
+                    lost &= ~_by_cases(sass, statement, second, lost, holding)
                 missing += [Relation(kind, statement, first, second) for first in numbers(lost)]
     return count, missing
 
 
-def _by_cases(sass: Facts, statement: Statement, second: int, lost: int) -> int:
+def _by_cases(sass: Facts, statement: Statement, second: int, lost: int, holding: Hashable) -> int:
     """What of these events the SASS passes, by cases of values: those of guards first."""
     guards: dict[Hashable, None] = dict.fromkeys(sass.guards[second])
     for first in numbers(lost):
         guards |= dict.fromkeys(sass.guards[first])
-    found = sass.passed_by_cases(statement, second, guards) if guards else 0
+    found = sass.passed_by_cases(statement, second, guards, holding) if guards else 0
     if lost & ~found:
         others = [value for value in sass.branches if value not in guards]
-        found |= sass.passed_by_cases(statement, second, others) if others else 0
+        found |= sass.passed_by_cases(statement, second, others, holding) if others else 0
     return found
 
 

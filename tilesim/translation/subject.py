@@ -37,7 +37,8 @@ class Subject:
                     continue
                 at_pc.setdefault(copy.pc, []).append(event)
         kernel, function = translation.ptx, translation.sass
-        self.ptx = Facts(ptx_text(kernel, at_number, guards.ptx_conditions(kernel)), every)
+        decided = predicates.ptx_unified(kernel, guards.ptx_conditions(kernel))
+        self.ptx = Facts(ptx_text(kernel, at_number, decided), every)
         conditions = predicates.unified(function, guards.sass_conditions(function))
         clusters = {line for line, kind in self.events if kind.startswith("barrier.cluster.")}
         waits = [pc for pc, one in function.code.items() if one.base == "WARPGROUP"]
