@@ -598,7 +598,7 @@ def _contracted(
     used: dict[Hashable, int] = {}
     for condition in conditions.values():
         used[condition.value] = used.get(condition.value, 0) + 1
-    conditions = {n: one for n, one in conditions.items() if used[one.value] > 1}
+    conditions = {n: one for n, one in conditions.items() if used[one.value] > 1 or not one.made}
     marked = frozenset(n for one in {c.made for c in conditions.values()} for n in one)
     marked |= {*noted}
     ends = frozenset(ends)

@@ -307,7 +307,8 @@ def compare(
     and those that the SASS has not."""
     count: dict[RelationKind, int] = {"acquire": 0, "release": 0, "order": 0}
     missing: list[Relation] = []
-    values = [*{value: None for guards in ptx.guards.values() for value in guards}]
+    guards = {value: None for guards in ptx.guards.values() for value in guards}
+    values = [*guards, *(one for one in ptx.branches if one == ELECTED and one not in guards)]
     for second in range(len(masks.kinds)):
         if not both >> second & 1:
             continue
