@@ -5,16 +5,19 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import click
 
 import tilesim
+from tilesim.cubin import ptxas as compilers
 from tilesim.cubin.disassembly import nvdisasm
 from tilesim.cubin.errors import CubinError
+from tilesim.cubin.ptxas import Ptxas
+from tilesim.cubin.wrong_forms import WRONG_FORMS, WrongForm, makes
 from tilesim.records import dataclass
-from tilesim.report.result import OK, USAGE
+from tilesim.report.result import FINDINGS, OK, USAGE
 
 _BASE = ("click", "numpy", "simpy", "ml_dtypes")
 _COMPILE = ("cuda-core", "nvidia-cuda-nvrtc")
@@ -52,16 +55,57 @@ class Gpu:
     problem: str = ""
 
 
+#: ``--ptxas`` without a PATH
+_INSTALLED = "installed"
+
+
 @click.command()
+@click.option(
+    "--ptxas", "given", metavar="[PATH]", multiple=True, is_flag=False, flag_value=_INSTALLED,
+    help="Say which forms of machine code that are known to be wrong this ptxas makes; without "
+    "PATH each one that is installed.",
+)  # fmt: skip
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context, given: tuple[str, ...]) -> None:
     """Show the versions of what tilesim uses, and what to install for the rest.
 
-    Exit: 0 if everything for checking is there, 2 if not.
+    Exit: 0 if everything for checking is there, 2 if not. With --ptxas: 0 if it makes no form that
+    is known to be wrong, 1 if it does, 2 if there is no ptxas or nvdisasm.
     """
+    if given:
+        ctx.exit(FINDINGS if _wrong_forms(given) else OK)
     missing = [name for name in _BASE if installed(name) is None]
     click.echo("\n".join(_report(missing, probe())))
     ctx.exit(USAGE if missing else OK)
+
+
+def _wrong_forms(given: Sequence[str]) -> bool:
+    """Says of each ptxas which wrong forms it makes, and whether any does.
+
+    Raises:
+        CubinError: there is no ptxas, one cannot be run, or there is no nvdisasm.
+    """
+    nvdisasm()
+    found = False
+    for path in given:
+        for ptxas in compilers.installed(None if path == _INSTALLED else path):
+            click.echo(str(ptxas))
+            for form in WRONG_FORMS:
+                wrong, said = _made(ptxas, form)
+                found |= wrong
+                click.echo(f"  {form.arch:10}{form.form}: {said}")
+    return found
+
+
+def _made(ptxas: Ptxas, form: WrongForm) -> tuple[bool, str]:
+    """Whether a ptxas makes a wrong form, and what is said of it."""
+    try:
+        made = makes(ptxas, form)
+    except CubinError as error:
+        return False, f"not known: {error}"
+    if not made:
+        return False, "not made"
+    return True, f"WRONG: {made[0].instruction}: {form.wrong}; {form.ask}"
 
 
 def installed(*names: str) -> str | None:

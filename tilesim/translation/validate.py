@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.sass import Function
+from tilesim.cubin.wrong_forms import known_wrong_forms
 from tilesim.errors import TilesimError
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
@@ -17,7 +19,7 @@ from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
 from tilesim.translation.pairs import Pair, Translation
 from tilesim.translation.subject import copies
-from tilesim.translation.validation import Validation
+from tilesim.translation.validation import Undecided, Validation
 
 _RELEASE = re.compile(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)")
 
@@ -51,8 +53,16 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
             *parts.compare(comparison.translation),
             *retries.compare(comparison.translation),
         ),
-        tuple(comparison.undecided()),
+        (*comparison.undecided(), *_wrong_forms(comparison.translation)),
     )
+
+
+def _wrong_forms(translation: Translation) -> Iterator[Undecided]:
+    """The instructions that are known not to compute what the PTX says: whether synchronisation
+    depends on their results is left open."""
+    for wrong in known_wrong_forms(translation.sass):
+        line = wrong.instruction.ptx or 0
+        yield Undecided("known wrong form", line, translation.text(line), wrong.sentence)
 
 
 def translate(image: Image, function: Symbol, ptx: str) -> Translation:

@@ -1,0 +1,57 @@
+"""``tilesim doctor --ptxas``, with a script that stands for ptxas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.gpu import needs
+
+from .conftest import Invoke
+
+CUBINS = Path(__file__).parents[1] / "cubin" / "wrong_forms"
+#: stands for ptxas: it makes of each target the cubin of that name
+PTXAS = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Cuda compilation tools, release 12.8, V12.8.93"; exit; fi
+while [ $# -gt 0 ]; do
+  case "$1" in -arch=*) arch=${1#-arch=};; -o) made=$2;; esac
+  shift
+done
+[ -f "FOLDER/$arch" ] && cp "FOLDER/$arch" "$made" && exit
+echo "ptxas fatal   : Value '$arch' is not defined for option 'gpu-name'" >&2; exit 1
+"""
+
+
+def stand_in(folder: Path, **made: str) -> str:
+    """A ptxas that makes these cubins, by target."""
+    for arch, name in made.items():
+        (folder / arch).write_bytes((CUBINS / f"{name}.cubin").read_bytes())
+    path = folder / "ptxas"
+    path.write_text(PTXAS.replace("FOLDER", str(folder)))
+    path.chmod(0o755)
+    return str(path)
+
+
+@needs.disassembler
+def test_doctor_says_which_forms_a_ptxas_makes(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    path = stand_in(tmp_path, sm_90a="vimnmx_relu")
+    result = tilesim_cli("doctor", "--ptxas", path)
+    assert result.exit_code == 1
+    first, relu, three = result.stdout.splitlines()
+    assert first == f"ptxas 12.8.93 ({path})"
+    assert "WRONG: VIMNMX.RELU RZ, P0, P0, R2, 0x40, PT: " in relu
+    assert "not known: " in three
+    assert "refuses the PTX: Value 'sm_100a' is not defined" in three
+
+
+@needs.disassembler
+def test_doctor_of_a_ptxas_without_these_forms(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    path = stand_in(tmp_path, sm_90a="vimnmx3", sm_100a="vimnmx_relu")
+    result = tilesim_cli("doctor", "--ptxas", path)
+    assert result.exit_code == 0
+    assert result.stdout.count(": not made") == 2
+
+
+def test_doctor_of_what_is_no_ptxas(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    result = tilesim_cli("doctor", "--ptxas", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "cannot be run" in result.stderr
