@@ -37,7 +37,7 @@ def test_a_process_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", SERVER], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))},
     ) as server:  # fmt: skip
-        for _ in range(500):
+        for _ in range(3000):
             if beats.exists():
                 break
             sleep(0.02)
