@@ -82,3 +82,4 @@ def test_a_run_that_is_too_long_is_not_repeated(
     without = check(mutant.make(), inputs=mutant.inputs)
     assert {f.rule for f in without.findings} == {f.rule for f in with_causes.findings}
     assert [f.cause for f in without.findings] == [""] * len(without.findings)
+    assert without.findings[0].notes[-1].startswith("its cause is not looked for: the run executes")

@@ -31,8 +31,15 @@ def explained(
             causes are not asked for.
         cost: warp instructions of a run; beyond `AFFORDABLE` it is not repeated.
     """
-    if repeat is None or cost > AFFORDABLE or not any(finding.participants for finding in findings):
+    if repeat is None or not any(finding.participants for finding in findings):
         return tuple(findings)
+    if cost > AFFORDABLE:
+        first, *others = findings
+        why = (
+            f"its cause is not looked for: the run executes {cost:,} warp instructions, more than "
+            f"{AFFORDABLE:,}"
+        )
+        return (replace(first, notes=(*first.notes, why)), *others)
     histories: list[History] = []
     numbers = {p.instruction for f in findings for p in f.participants if p.instruction is not None}
     flags = any(finding.rule == "deadlock" for finding in findings)
