@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from tilesim.translation import immediates
 from tilesim.translation.comparison import Comparison
 
 from .small_kernels import compared
@@ -402,3 +403,34 @@ def test_inserted_synchronisation_is_said() -> None:
     ).inserted()
     assert (one.pc, one.sass) == (0, "FENCE.VIEW.ASYNC.S")
     assert one.why.startswith("orders earlier accesses")
+
+
+def numbers(body: str, sass: str) -> list[tuple[str, str, str]]:
+    """The constants that differ: what, how, and the sentence."""
+    found = immediates.compare(compared(body, sass).translation)
+    return [(one.kind, one.effect, one.sentence.partition(" names ")[2] or "") for one in found]
+
+
+@pytest.mark.parametrize(
+    ("sass", "what"),
+    [
+        ("BAR.SYNC.DEFER_BLOCKING 0x3, 0x60", []),
+        ("BAR.SYNC.DEFER_BLOCKING R4, R4", []),
+        ("BAR.SYNC.DEFER_BLOCKING 0x2, 0x60",
+         [("barrier", "weaker", "3 (barrier); its SASS names 2")]),
+        ("BAR.SYNC.DEFER_BLOCKING 0x3, 0x40",
+         [("threads of a barrier", "weaker", "96 (threads of a barrier); its SASS names 64")]),
+    ],
+)  # fmt: skip
+def test_a_barrier_and_its_threads_are_those_of_the_ptx(
+    sass: str, what: list[tuple[str, str, str]]
+) -> None:
+    body = "mov.u32 %r1, 3;\nbarrier.sync %r1, 96; //bar"
+    assert numbers(body, f"bar {sass}\nEXIT") == what
+
+
+@pytest.mark.parametrize(("left", "effect"), [(1, []), (0, ["stronger"]), (2, ["weaker"])])
+def test_a_wait_leaves_as_many_groups_as_the_ptx(left: int, effect: list[str]) -> None:
+    body = "cp.async.bulk.wait_group.read 1; //wait"
+    found = numbers(body, f"wait DEPBAR.LE SB0, {left:#x}\nEXIT")
+    assert [(one[0], one[1]) for one in found] == [("wait count", one) for one in effect]

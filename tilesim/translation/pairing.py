@@ -141,6 +141,8 @@ class _Pairing:
         kinds = self.kinds_at.get(self.line(one), ())
         if any(classes.BY_NAME[kind].expanded for kind in kinds):
             return  # part of what ptxas makes of that
+        if one.base == "BAR" and self.lines_of.get("barrier.cluster.wait"):
+            return  # stands for it in a launch without clusters
         if one.base == "UTMACMDFLUSH" and "fence.proxy.tensormap" in kinds:
             return  # part of that, as ptxas 13.4 makes it
         if one.base in ("FENCE", "MEMBAR") and classes.WITH_FENCE.intersection(kinds):
