@@ -53,6 +53,8 @@ VALUES = {"R2": 0x0001_FFFF, "R3": 0x0000_0001, "R4": 0x8000_0000, "R5": 0x7000_
         ("PRMT.F4E", "R0, R2, R3, R3", "R0", None),
         ("VIMNMX", "R0, R3, R4, PT", "R0", 0x8000_0000),
         ("VIMNMX.U32", "R0, R3, R4, PT", "R0", 1),
+        ("VIMNMX", "R0, PT, PT, R3, R4, !PT", "R0", 1),
+        ("VIMNMX", "R0, P0, P1, R3, R4, !PT", "R0", None),
         ("VIMNMX.S16x2", "R0, R3, R4, PT", "R0", None),
         ("VIADDMNMX.RELU", "R0, R2, R3, R4, !PT", "R0", None),
         ("R2UR", "UR0, R2", "UR0", 0x0001_FFFF),

@@ -576,6 +576,8 @@ def _select(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> T
 
 
 def _least(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    if len(operands) == 6 and operands[1:3] in (("PT", "PT"), ("UPT", "UPT")):
+        operands = (operands[0], *operands[3:])  # of sm_100, which also names two predicates
     if operands[0] != register or len(operands) != 4:
         return None
     found = _sources(list(operands[1:]))
