@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from tilesim.errors import UsageError
 from tilesim.ir.display import Shown
 from tilesim.ir.expr import ScalarParam, building
-from tilesim.ir.loc import of_function
+from tilesim.ir.loc import calls_kernels, of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field
@@ -101,6 +101,7 @@ class Kernel(Shown):
         """
         return _scalars(self.build(**params))
 
+    @calls_kernels
     def _record(self, iterations: Iterations, params: Params) -> Builder:
         """Runs the kernel's function with a builder that has these ``turns``."""
         from tilesim.dsl.builder import Builder  # what checks of other programs do not need

@@ -6,13 +6,15 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any, Final
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
 
 from tilesim.records import dataclass, field
 
 #: metadata of a field that says what findings call something; nothing else depends on it
 LABEL: Final[dict[str, Any]] = {"label": True}
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: where programs are built: no line of theirs is one of the user's
@@ -21,8 +23,8 @@ _BUILDING = tuple(_PACKAGE + name for name in (f"ir{os.sep}", f"dsl{os.sep}", "r
 _CELL = "Cell In["
 #: functions between that of a kernel and a line at most, of which the calls are said
 _MOST_CALLS = 16
-#: where the functions of kernels are called
-_KERNEL = os.path.join(_PACKAGE + "dsl", "kernel.py")
+#: the code that calls the functions of kernels
+_RECORDING: set[CodeType] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,18 @@ def _calls(frame: FrameType) -> tuple[Loc, ...]:
     found: list[FrameType] = []
     above = frame.f_back
     while above is not None and len(found) < _MOST_CALLS:
-        if above.f_code.co_filename == _KERNEL:
+        if above.f_code in _RECORDING:
             return tuple(map(_line, found))
         if _is_users(above):
             found.append(above)
         above = above.f_back
     return ()  # there is no such function: a program that is built step by step
+
+
+def calls_kernels(function: F) -> F:
+    """Marks a function as the one that calls the functions of kernels: where `Loc.calls` ends."""
+    _RECORDING.add(function.__code__)
+    return function
 
 
 def user_frame() -> FrameType | None:
@@ -138,7 +146,7 @@ def user_frames() -> list[FrameType]:
     for frame in _users(sys._getframe(1)):
         found.append(frame)
         above = frame.f_back
-        if above is None or above.f_code.co_filename == _KERNEL:
+        if above is None or above.f_code in _RECORDING:
             break
     return found
 
