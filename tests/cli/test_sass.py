@@ -279,7 +279,10 @@ def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(
     assert "validated: the code of k.cubin against its PTX" in said
     Path("k.cubin").write_bytes(image(SOURCE).data)
     result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
-    assert "makes of it (the code of k.cubin is of other PTX)" in " ".join(result.output.split())
+    said = " ".join(result.output.split())
+    assert result.exit_code == 3
+    assert "machine code not compared" in said
+    assert "the code of k.cubin is of other PTX, and is not what ptxas 13.0.88" in said
     Path("k.cubin").write_bytes(image(RIGHT, lines=False).data)
     said = " ".join(tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake)).output.split())
     assert "validated: the code of k.cubin, which is what ptxas 13.0.88" in said

@@ -66,7 +66,8 @@ class Sass:
         raise _Missing("a program of the machine has none")
 
     def _of_ptx(self, kernel: PtxKernel, place: Place) -> _Found:
-        """The cubin that embeds the PTX, or lies beside it, else what ptxas makes of it."""
+        """The cubin that embeds the PTX, or lies beside it; what ptxas makes of it if there is
+        none, or it is the same code: what another compilation would make is not what runs."""
         text, name = kernel.text(), kernel.launch.entry
         others: list[tuple[Image, Symbol, str]] = []
         for image, source in _at_hand(kernel):
@@ -88,10 +89,11 @@ class Sass:
             raise _Missing(f"{kernel.file}: ptxas has made no code of {name}")
         code = _bytes(image, symbol)
         same = next((said for one, at, said in others if _bytes(one, at) == code), "")
+        if others and not same:
+            raise _Missing(f"{why}, and is not what {ptxas} makes of this one")
+        source = f"what {ptxas} makes of it"
         if same:
-            source = f"{same}, which is what {ptxas} makes of it, byte for byte,"
-        else:
-            source = f"what {ptxas} makes of it{f' ({why})' if why else ''}"
+            source = f"{same}, which is {source}, byte for byte,"
         return _Found(image, symbol, image.ptx or text, source, place)
 
 
