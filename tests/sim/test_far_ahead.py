@@ -6,6 +6,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, s32
+from tilesim.kernels.bugs.launch_control import tile_ids
+from tilesim.sim.observers.wait_for import WaitFor
 
 
 @ts.kernel(warps=2)
@@ -37,3 +39,17 @@ def test_a_cause_is_the_same_for_many_iterations(trips: int) -> None:
     few, many = (ts.check(stops_halfway(trips=n)).findings[0] for n in (20, trips))
     assert of_any_number(many.cause, trips) == of_any_number(few.cause, 20)
     assert "has made all its half arrivals" in of_any_number(many.cause, trips)
+
+
+def test_a_loop_that_unknown_data_ends_is_not_followed_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on for as long as it is followed: 11 s for each deadlock, of which a search for
+    repairs has many."""
+
+    def farther(self: WaitFor) -> bool:
+        raise AssertionError
+
+    monkeypatch.setattr(WaitFor, "look_farther", farther)
+    report = ts.check(tile_ids.build(mistake="early", tiles=2))
+    assert report.verdict == "failed"
+    with pytest.raises(AssertionError):
+        ts.check(stops_halfway(trips=2_000))

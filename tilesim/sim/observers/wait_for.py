@@ -88,7 +88,7 @@ class _Walk:
         self._seen: set[object] = set()
         self._found: dict[tuple[int, frozenset[object]], Coming] = {}
         self._left = _FAR
-        self._opened = len(self._branches)
+        self._opened = self._known = len(self._branches)
 
     def all(self) -> tuple[Coming, ...]:
         """What is found on all ways."""
@@ -100,7 +100,7 @@ class _Walk:
         end = len(self._code)
         while way.pc < end and way.mask:
             self._left -= 1
-            if self._left < 0 and not self._graph.look_farther():
+            if self._left < 0 and not self._may_go_farther():
                 self._rest(way)
                 return
             way.warp.mask = way.mask
@@ -118,6 +118,10 @@ class _Walk:
                     way.pc += 1
                 case _:
                     way.pc += 1
+
+    def _may_go_farther(self) -> bool:
+        """Whether all went one way so far: a loop that an unknown condition ends need not end."""
+        return self._opened == self._known and self._graph.look_farther()
 
     def _branch(self, way: _Way, branch: Branch) -> bool:
         """Goes on behind a branch; False if the warp has been there like this."""
