@@ -176,7 +176,7 @@ def test_a_kernel_without_ptx_is_unsupported_with_what_is_known_of_it(
         "there is no PTX of k, and of machine code alone nothing is proved; it has code for "
         "sm_90a, 1 parameter of 8 bytes, blocks of at most 64x1x1 threads" in said
     )
-    assert "8 bytes of static shared memory, 1 mbarrier, named barrier 0" in said
+    assert "8 bytes of static shared memory, 1 mbarrier, 1 named barrier" in said
     assert "compile with -lineinfo" in said
     assert "\\x" not in result.output  # no line of a binary file is shown
     result = tilesim_cli("check", "k.cubin::other")

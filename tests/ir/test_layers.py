@@ -97,7 +97,7 @@ loader: .loader.machine_code .loader.dumps
 cli.check: .cli.sass
 cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code
-loader.machine_code: .autopsy.ptx_lines .cubin.disassembly .cubin.inventory
+loader.machine_code: .autopsy.ptx_lines .cubin.disassembly
 # what only PTX with lines of a source needs
 sim.machine.execute.mbarrier: .findings.barrier_names
 # most checks make no certificate

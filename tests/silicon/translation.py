@@ -3,8 +3,7 @@
 Each row of the gallery for Hopper is compiled by the NVRTC and ptxas of the machine, the cubin is
 validated against the PTX in it, and the same cubin is run and compared with the simulator, as
 ``tilesim crosscheck`` does. Where validation says that something is lost, more launches with random
-delays try to show it. Meanwhile the machine code in the libraries of the machine is listed
-(``tilesim.cubin.inventory``), for a bounded time.
+delays try to show it.
 
 The folder gets results.jsonl (a line as each comes), results.json and table.md. ``--no-gpu`` runs
 nothing, and does all else.
@@ -13,29 +12,22 @@ nothing, and does all else.
 from __future__ import annotations
 
 import json
-import random
-import struct
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from hashlib import sha256
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import click
-import numpy as np
 
 from tests.silicon.machine import machine
 from tests.translation.campaign import kernels, row_of, totals
 from tilesim.cli.gpu import check_case
-from tilesim.cubin.errors import CubinError
-from tilesim.cubin.fatbin import FatbinError, cubins_of_program
-from tilesim.cubin.image import Image, Symbol
-from tilesim.cubin.inventory import inventory
+from tilesim.cubin.image import Image
 from tilesim.errors import TilesimError
 from tilesim.gpu.compile import compile_cubin, versions
 from tilesim.gpu.crosscheck import Crosscheck, Options
@@ -50,15 +42,6 @@ _ARCH = "sm_90a"
 _DELAYED, _TRIES = 4, 100
 #: seconds that are left for the tables
 _TAIL = 15
-#: seconds of the inventory of a kernel, and kernels of a library, at most
-_KERNEL, _MOST_KERNELS = 10.0, 150
-#: the opcode of ``SYNCS.EXCH``, by which mbarriers are initialised, and the bits that say so
-_INITIALISES, _OPCODE = 0x5B2, 0xFFF
-#: libraries that are looked at: patterns below the folder of packages
-_LIBRARIES = (
-    "torch/lib/libtorch_cuda*.so", "nvidia/**/libcublas*.so*", "nvidia/**/libcudnn*.so*",
-    "nvidia/**/libnccl*.so*", "nvidia/**/libcusparseLt*.so*", "nvidia/**/libnvshmem*.so*",
-)  # fmt: skip
 
 
 def validated(number: int, cache: Path) -> Row:
@@ -79,83 +62,6 @@ def validated(number: int, cache: Path) -> Row:
     seconds = round(time.perf_counter() - start, 3)
     cubin = sha256(binary.cubin).hexdigest()[:16]
     return {**head, "cubin": cubin, "cpu": seconds, "seconds": seconds, **said}
-
-
-# ---------------------------------------------------------------------- libraries
-
-
-def libraries() -> list[Path]:
-    """The libraries of this machine, the large ones first."""
-    torch = find_spec("torch")
-    folders = torch.submodule_search_locations if torch else None
-    packages = [Path(folder).parent for folder in folders or ()]
-    paths = {
-        path.resolve() for folder in packages for kind in _LIBRARIES for path in folder.glob(kind)
-    }
-    return sorted(paths, key=lambda path: -path.stat().st_size)
-
-
-def initialises(image: Image, symbol: Symbol) -> bool:
-    """Whether a function has an instruction that initialises an mbarrier."""
-    section = image.sections[symbol.section]
-    start = symbol.address - section.address
-    code = image.contents(section)[start : start + symbol.size]
-    opcodes = np.frombuffer(code[: len(code) // 16 * 16], "<u2")[::8] & _OPCODE
-    return bool((opcodes == _INITIALISES).any())
-
-
-def listed(path: Path, seconds: float) -> list[Row]:
-    """The inventory of kernels of a library for Hopper that have mbarriers, as many as there is
-    time for, and how many there are."""
-    until = time.time() + seconds
-    chosen: list[tuple[Image, Symbol]] = []
-    count: Counter[str] = Counter()
-    rows: list[Row] = []
-    stopped = ""
-    try:
-        for data in cubins_of_program(path.read_bytes()):
-            if time.time() > until - seconds / 2:
-                stopped = "no time to read all of it"
-                break
-            count["cubins"] += 1
-            try:
-                image = Image(data, path.name)
-                if image.arch not in ("sm_90", _ARCH):
-                    continue
-                for symbol in kernels(image):
-                    count["kernels for Hopper"] += 1
-                    if initialises(image, symbol):
-                        count["with mbarriers"] += 1
-                        chosen.append((image, symbol))
-            except (CubinError, struct.error) as error:
-                count["not read"] += 1
-                stopped = str(error)
-    except (FatbinError, OSError, MemoryError) as error:
-        stopped = str(error)
-    random.Random(1).shuffle(chosen)
-    for image, symbol in chosen[:_MOST_KERNELS]:
-        if time.time() > until - _KERNEL:
-            stopped = stopped or "no time for all of them"
-            break
-        rows.append(_inventory(path.name, image, symbol))
-    return [{"what": "library", "library": path.name, **count, "stopped": stopped}, *rows]
-
-
-def _inventory(library: str, image: Image, symbol: Symbol) -> Row:
-    start = time.perf_counter()
-    head: Row = {"what": "inventory", "library": library, "kernel": symbol.name[:200]}
-    try:
-        found = inventory(image, symbol, seconds=_KERNEL)
-    except Exception as error:  # a defect, which is a row
-        return {**head, "error": f"{type(error).__name__}: {error}"}
-    return {
-        **head, "arch": found.arch, "whole": found.whole,
-        "mbarriers": sum(row.stages for row in found.mbarriers), "rows": len(found.mbarriers),
-        "named barriers": len(found.named_barriers),
-        "answers": dict(Counter(one.answer for one in found.observations)),
-        "differs": [one.why for one in found.observations if one.answer == "differs"],
-        "unknown": list(found.unknown)[:3], "seconds": round(time.perf_counter() - start, 2),
-    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------- the campaign
@@ -209,7 +115,7 @@ def table(document: Row) -> str:
     """What came of it."""
     rows: Sequence[Row] = document["rows"]
     of = {what: [r for r in rows if r["what"] == what] for what in
-          ("validation", "run", "tries", "library", "inventory")}  # fmt: skip
+          ("validation", "run", "tries")}  # fmt: skip
     said = totals(of["validation"])
     runs = Counter(row["result"] for row in of["run"])
     head = ", ".join(str(document[key]) for key in ("gpu", "driver", "nvrtc", "date"))
@@ -223,18 +129,6 @@ def table(document: Row) -> str:
         lines += [f"* {row['kernel']}: {one}" for one in row.get("findings", [])]
         lines += [f"* {row['kernel']}: {row['error']}"] if "error" in row else []
     lines += [f"* {row['kernel']}: {row['result']}: {row.get('detail')}" for row in of["tries"]]
-    lines += ["", "| library | cubins | kernels for Hopper | with mbarriers | listed | whole | "
-              "consistent | cannot be told | differs |", "|---|" + "--:|" * 8]  # fmt: skip
-    for library in of["library"]:
-        each = [
-            r for r in of["inventory"] if r["library"] == library["library"] and "error" not in r
-        ]
-        answers: Counter[str] = sum((Counter(row["answers"]) for row in each), Counter())
-        cells = [library["library"], *(library.get(k, 0) for k in
-                 ("cubins", "kernels for Hopper", "with mbarriers")), len(each),
-                 sum(row["whole"] for row in each),
-                 *(answers[k] for k in ("consistent", "cannot be told", "differs"))]  # fmt: skip
-        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -271,15 +165,10 @@ def as_validated(
 @click.command(help=__doc__)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--only", default="", help="Rows of the gallery whose name has this in it.")
-@click.option("--library", default="", help="Libraries whose name has this in it.")
 @click.option("--jobs", default=12, show_default=True, help="Processes that compile and validate.")
 @click.option("--seconds", default=540.0, show_default=True, help="For all of it.")
-@click.option("--library-seconds", default=90.0, show_default=True, help="For a library.")
 @click.option("--no-gpu", is_flag=True, help="Run nothing.")
-def main(
-    out: Path, only: str, library: str, jobs: int, seconds: float, library_seconds: float,
-    no_gpu: bool,
-) -> None:  # fmt: skip
+def main(out: Path, only: str, jobs: int, seconds: float, no_gpu: bool) -> None:
     """Runs the campaign."""
     began = time.time()
     end = began + seconds - _TAIL
@@ -293,15 +182,10 @@ def main(
             for number, case in of_gallery()
             if only in case.target
         ]
-        chosen = [path for path in libraries() if library in path.name]
-        others = [pool.submit(listed, path, library_seconds) for path in chosen]
         if no_gpu:
             deque(as_validated(results, made, end), maxlen=0)
         else:
             on_gpu(results, made, cache, end)
-        for other in others:
-            for row in other.result(timeout=max(1.0, end - time.time())):
-                results.add(row)
     finally:
         results.end({**facts, "seconds": round(time.time() - began)})
         pool.shutdown(wait=False, cancel_futures=True)

@@ -37,11 +37,10 @@ _FUNC = 2
 # attributes of functions
 _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
+_MBARRIERS, _NAMED_BARRIERS = 0x38, 0x4C
 _CUDA_VERSION = 0x37
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
-#: the constant bank in which ptxas keeps what it has made itself
-TABLES = 2
 #: forms of a record: its value is one byte; as many bytes as it says follow. Else two bytes
 _BYTE, _SIZED = 2, 4
 
@@ -88,8 +87,9 @@ class KernelInfo:
     ``parameters_at``: where they begin in constant bank 0. ``block`` is the size that is required
     (``.reqntid``), ``most_threads`` the largest (``.maxntid``), ``cluster`` the one compiled in.
     ``branch_targets``: of each ``BRX``, by its pc. ``shared``: bytes of static shared memory from
-    address 0 of the window on: from sm_90 on the first 1024 are the system's. ``toolkit``: the
-    version of CUDA that it was compiled by, as ``12.9``.
+    address 0 of the window on: from sm_90 on the first 1024 are the system's. ``mbarriers`` and
+    ``named_barriers``: how many ptxas counts; 0 if it says none. ``toolkit``: the version of CUDA
+    that it was compiled by, as ``12.9``.
     """
 
     name: str
@@ -101,6 +101,8 @@ class KernelInfo:
     branch_targets: Mapping[int, tuple[int, ...]]
     registers: int | None
     shared: int
+    mbarriers: int = 0
+    named_barriers: int = 0
     toolkit: str | None = None
 
 
@@ -312,14 +314,10 @@ class Image:
             branch_targets=targets,
             registers=self._registers.get(function.index),
             shared=shared.size if shared else 0,
+            mbarriers=found[_MBARRIERS].value if _MBARRIERS in found else 0,
+            named_barriers=found[_NAMED_BARRIERS].value if _NAMED_BARRIERS in found else 0,
             toolkit=_toolkit(found.get(_CUDA_VERSION)),
         )
-
-    def tables(self, function: Symbol) -> bytes:
-        """The constants that ptxas has made for a function: tables of the targets of branches, in
-        bank `TABLES`; none if there are none."""
-        section = self.section(f".nv.constant{TABLES}.{function.name}")
-        return b"" if section is None else self.contents(section)
 
     def _branches(self, name: str, data: bytes) -> dict[int, tuple[int, ...]]:
         """Of each ``BRX``: its pc, two halves that are 0, how many targets, and these."""

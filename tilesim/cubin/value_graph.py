@@ -232,12 +232,12 @@ class ValueGraph:
         of, sign = self._source(one.name, pc), one.sign
         if "ALL" in how:
             return read(_VOTE), {_VOTE: Vote(of, sign, self.versions.start(pc))}
-        if isinstance(of, Written) and not sign and self.elects(of):
+        if isinstance(of, Written) and not sign and self._elects(of):
             return constant(1), {}
         other = Vote(of, "" if sign else "!", self.versions.start(pc))
         return negated(read(_VOTE)), {_VOTE: other}
 
-    def elects(self, node: Written) -> bool:
+    def _elects(self, node: Written) -> bool:
         """Whether a predicate is that of ``ELECT``, which is true in one of the threads: its guard
         must be true in any of them. ptxas guards that of a loop over threads by those that are
         left: a predicate that is true at first, and by which the loop goes on."""
@@ -306,11 +306,11 @@ class ValueGraph:
             leading = self.versions.before(start)
             if len(leading) != 1 or leading[0] < 0:
                 break
-            found += self.condition(leading[0], start)
+            found += self._condition(leading[0], start)
             start = self.versions.start(leading[0])
         return found
 
-    def condition(self, branch: int, to: int) -> list[Condition]:
+    def _condition(self, branch: int, to: int) -> list[Condition]:
         """What the last instruction of a block says when its path goes on at ``to``."""
         one = self.function.code[branch]
         following = branch + WIDTH
@@ -345,7 +345,7 @@ class ValueGraph:
             if pc < 0:
                 found.append((version, []))
                 continue
-            conditions = [*self.condition(pc, node.pc), *self.conditions_at(pc)]
+            conditions = [*self._condition(pc, node.pc), *self.conditions_at(pc)]
             leaves = self._leaves(version)
             kept = []
             for one in conditions[:MOST_CONDITIONS]:
@@ -372,25 +372,6 @@ class ValueGraph:
             else:
                 todo += plan.sources.values()
         return frozenset(found)
-
-    def depends_on(self, term: Term, pc: int, name: str) -> bool:
-        """Whether a term at a place may depend on a special register, as far as terms go."""
-        todo: list[Node] = [self.add(Asked(term, pc))]
-        seen: set[Node] = set()
-        while todo:
-            one = todo.pop()
-            if one in seen:
-                continue
-            seen.add(one)
-            if isinstance(one, Given) and one.name == name:
-                return True
-            if self.meets_at(one):
-                todo += [version for version, _ in self.met(one)]
-            elif isinstance(one, OfSome):
-                todo.append(self.add(one.asked))
-            else:
-                todo += self.plans[one].sources.values()
-        return False
 
     def meets_at(self, node: Node) -> TypeGuard[Meeting | Turns]:
         """Whether a node is where paths meet, and no counter."""

@@ -156,12 +156,6 @@ class Versions:
             one = self._dominators[one]
         return one == block
 
-    def dominator(self, block: int) -> int | None:
-        """The last place of the nearest block that all paths to a block go through; None of the
-        first block."""
-        one = self._dominators[block]
-        return None if one == _BEGINNING else self._blocks[one][-1]
-
     @cached_property
     def _frontiers(self) -> dict[int, set[int]]:
         """Of each block, those at which paths that do not go through it meet paths that do."""

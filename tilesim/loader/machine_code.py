@@ -29,8 +29,6 @@ from tilesim.wording import count
 MOST_BYTES = 1 << 30
 #: which GPU is meant, if a file has code for several: targets and what loads them, the first first
 GPUS = {"sm_90a": "an H200", "sm_100a": "a B200", "sm_103a": "a B300"}
-#: seconds that may be taken to say which barriers a kernel without PTX has
-MOST_SECONDS = 5.0
 #: bytes at the beginning of shared memory that are the system's
 RESERVED = 1024
 #: registers are given out in units
@@ -126,8 +124,6 @@ class ClosedKernel:
 
 def _known(image: Image, symbol: Symbol) -> Iterator[str]:
     """What is written down of a kernel, and which barriers its code has, in words."""
-    from tilesim.cubin.inventory import inventory  # what only kernels without PTX need
-
     info = image.info(symbol)
     sizes = ", ".join(str(one.size) for one in info.parameters)
     yield f"code for {image.arch}"
@@ -141,18 +137,10 @@ def _known(image: Image, symbol: Symbol) -> Iterator[str]:
     if info.registers is not None:
         yield count(info.registers, "register")
     yield f"{count(max(0, info.shared - RESERVED), 'byte')} of static shared memory"
-    try:
-        found = inventory(image, symbol, seconds=MOST_SECONDS)
-    except CubinError:
-        return  # nvdisasm is not there, or cannot read it
-    mbarriers = sum(row.stages for row in found.mbarriers)
-    least = "at least " if found.unplaced or found.unknown else ""
-    if mbarriers or found.unplaced:
-        yield f"{least}{count(mbarriers, 'mbarrier')}"
-    numbers = ", ".join(str(row.number) for row in found.named_barriers)
-    if numbers:
-        several = "s" if len(found.named_barriers) > 1 else ""
-        yield f"named barrier{several} {numbers}"
+    if info.mbarriers:
+        yield count(info.mbarriers, "mbarrier")
+    if info.named_barriers:
+        yield count(info.named_barriers, "named barrier")
 
 
 @dataclass(frozen=True)
