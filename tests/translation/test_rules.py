@@ -8,6 +8,7 @@ import pytest
 
 from tilesim.translation import immediates
 from tilesim.translation.comparison import Comparison
+from tilesim.translation.validation import Difference, Undecided
 
 from .small_kernels import compared
 
@@ -205,6 +206,75 @@ EXIT
 def test_bytes_are_expected_by_a_pending_arrival() -> None:
     assert outcomes(compared(EXPECTED, MERGED)) == {"mbarrier.arrive": "merged"}
     assert lost(compared(EXPECTED, MERGED)) == set()
+
+
+@pytest.mark.parametrize(
+    ("sets", "kinds"), [("R3, 0x400", []), ("R3, 0x200", ["bytes"]), ("R3, R9", ["not seen"])]
+)
+def test_bytes_that_are_merged_are_those_of_both(sets: str, kinds: list[str]) -> None:
+    """512 and 512: an arrival that expects its own bytes only has lost those of the other."""
+    found = compared(EXPECTED, f"first MOV {sets}\n{MERGED}")
+    said = [*immediates.compare(found.translation, found.merged)]
+    assert [
+        one.kind if isinstance(one, Difference) else one.why.split("is ")[1] for one in said
+    ] == kinds
+    assert all(
+        one.line == (8 if isinstance(one, Difference) else 6)
+        for one in said
+        if isinstance(one, Difference | Undecided)
+    )
+
+
+COUNTED = """
+mbarrier.init.shared::cta.b64 [%r1], 4; //init
+mbarrier.arrive.shared::cta.b64 _, [%r1], 3; //three
+mbarrier.arrive.shared::cta.b64 _, [%r1]; //one
+"""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "last", "kinds"),
+    [
+        ("0x1ffff8", "0x7fffe000", "0x3", "A1T0 RZ, [R1], RZ", []),
+        ("0x1ffffa", "0x7fffe800", "0x3", "A1T0 RZ, [R1], RZ", ["expected arrivals"]),
+        ("0x1ffff8", "0x7fffe800", "0x3", "A1T0 RZ, [R1], RZ", ["expected arrivals"]),
+        ("0x1ffff8", "0x7fffe000", "0x2", "A1T0 RZ, [R1], RZ", ["arrivals"]),
+        ("0x1ffff8", "0x7fffe000", "0x3", "ART0 RZ, [R1], R3", ["arrivals"]),
+        ("R9", "0x7fffe000", "R9", "ART0 RZ, [R1], R9", []),
+    ],
+)
+def test_counts_of_an_mbarrier(
+    low: str, high: str, count: str, last: str, kinds: list[str]
+) -> None:
+    """4 is expected by the word with twice 2^20 - 4 below, and 2^11 times that above."""
+    sass = f"""
+    init MOV R4, {low}
+    init MOV R5, {high}
+    init SYNCS.EXCH.64 URZ, [R1], R4
+    three MOV R3, {count}
+    three SYNCS.ARRIVE.TRANS64.ART0 RZ, [R1], R3
+    one SYNCS.ARRIVE.TRANS64.{last}
+    EXIT
+    """
+    assert [kind for kind, _, _ in numbers(COUNTED, sass)] == kinds
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "multimem.red.release.gpu.global.add.u32 [%d1], %r1",
+        "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r1], 2",
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
+        "[%d1], [%r1], 128",
+    ],
+)
+def test_what_is_of_no_kind_is_undecided(opcode: str) -> None:
+    found = compared(f"{opcode}; //it\nst.local.u32 [%r1], %r2;\nbar.sync 0; //bar\n",
+                     "bar BAR.SYNC 0x0\nEXIT")  # fmt: skip
+    assert unclear(found) == {"instruction"}
+    (one,) = (one for one in found.undecided() if not one.always)
+    assert one.line == 6
+    assert one.why == f"{opcode.split()[0]} is of no kind that is compared"
 
 
 def test_bytes_of_another_mbarrier_are_not() -> None:
@@ -407,8 +477,12 @@ def test_inserted_synchronisation_is_said() -> None:
 
 def numbers(body: str, sass: str) -> list[tuple[str, str, str]]:
     """The constants that differ: what, how, and the sentence."""
-    found = immediates.compare(compared(body, sass).translation)
-    return [(one.kind, one.effect, one.sentence.partition(" names ")[2] or "") for one in found]
+    comparison = compared(body, sass)
+    return [
+        (one.kind, one.effect, one.sentence.partition(" names ")[2] or "")
+        for one in immediates.compare(comparison.translation, comparison.merged)
+        if isinstance(one, Difference)
+    ]
 
 
 @pytest.mark.parametrize(

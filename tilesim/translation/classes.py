@@ -226,6 +226,18 @@ SYNCHRONISES = re.compile(
     r"ACQBULK|PREEXIT|UGETNEXTWORKID|STAS|REDAS"
 )
 
+#: PTX that accesses memory or synchronises ...
+_OF_MEMORY = re.compile(
+    r"(?:ldu?|st|stmatrix|ldmatrix|atom|red|multimem|wmma\.(?:load|store)|tensormap|cp|mbarrier|"
+    r"fence|membar|bar|barrier|tcgen05|wgmma|clusterlaunchcontrol|griddepcontrol|setmaxnreg|"
+    r"suld|sust|sured|tex|tld4|discard)(?:\.|$)"
+)
+#: ... but for memory of a thread's own, constants, and answers that are in registers already
+_OWN = re.compile(
+    r"(?:ld|st)\.\S*(?:param|local|const)|mbarrier\.pending_count|"
+    r"clusterlaunchcontrol\.query_cancel"
+)
+
 _PTX = tuple((one, re.compile(one.ptx)) for one in KINDS)
 _SASS = {one.name: re.compile(one.sass) for one in KINDS}
 
@@ -235,6 +247,12 @@ def of_ptx(opcode: str) -> Kind | None:
     """The kind of a PTX opcode with its qualifiers; None of what neither synchronises nor accesses
     memory of other threads."""
     return next((kind for kind, pattern in _PTX if pattern.match(opcode)), None)
+
+
+@cache
+def is_left_out(opcode: str) -> bool:
+    """Whether a PTX opcode accesses memory or synchronises, and is of no kind."""
+    return bool(_OF_MEMORY.match(opcode)) and not _OWN.match(opcode) and of_ptx(opcode) is None
 
 
 @cache

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tilesim.translation import classes, explanations
 from tilesim.translation.pairing import never, text
+from tilesim.translation.pairs import Pair
 from tilesim.translation.relations import Relation, compare
 from tilesim.translation.subject import Subject
 from tilesim.translation.validation import (
@@ -61,6 +62,18 @@ class Comparison(Subject):
             tuple(copy.pc for copy in pair.copies),
             why,
         )
+
+    @cached_property
+    def merged(self) -> Mapping[int, Sequence[Pair]]:
+        """By the number of an arrival, the ``expect_tx`` that ptxas has merged into it."""
+        found: dict[int, list[Pair]] = {}
+        for event, kind in enumerate(self.masks.kinds):
+            if kind.access or event in self.sass.copies:
+                continue
+            arrival = explanations.merged_arrival(self, event)
+            if arrival is not None and explanations.without_sass(self, event)[0] == "merged":
+                found.setdefault(self.pairs[arrival][0].number, []).extend(self.pairs[event])
+        return found
 
     # ------------------------------------------------------------------ relations
 
@@ -155,6 +168,13 @@ class Comparison(Subject):
             if judged.outcome == "undecided":
                 line = self.events[relation.first][0]
                 yield Undecided(relation.kind, line, self.text(relation.first), judged.why)
+        opcodes: dict[str, int] = {}
+        for step in self.translation.ptx.code:
+            if classes.is_left_out(step.opcode):
+                opcodes.setdefault(step.opcode, step.place.line)
+        for opcode, line in opcodes.items():
+            why = f"{opcode} is of no kind that is compared"
+            yield Undecided("instruction", line, self.translation.text(line), why)
         gone = [
             event
             for event, kind in enumerate(self.masks.kinds)

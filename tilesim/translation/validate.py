@@ -19,7 +19,7 @@ from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
 from tilesim.translation.pairs import Pair, Translation
 from tilesim.translation.subject import copies
-from tilesim.translation.validation import Undecided, Validation
+from tilesim.translation.validation import Difference, Undecided, Validation
 
 _RELEASE = re.compile(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)")
 
@@ -41,6 +41,8 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         CubinError: the cubin is damaged, or there is no nvdisasm.
     """
     comparison = Comparison(translate(image, function, ptx))
+    translation = comparison.translation
+    numbers = [*immediates.compare(translation, comparison.merged)]
     return Validation(
         function.name,
         image.arch,
@@ -50,11 +52,15 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         comparison.relations,
         (
             *comparison.differences(),
-            *immediates.compare(comparison.translation),
-            *parts.compare(comparison.translation),
-            *retries.compare(comparison.translation),
+            *(one for one in numbers if isinstance(one, Difference)),
+            *parts.compare(translation),
+            *retries.compare(translation),
         ),
-        (*comparison.undecided(), *_wrong_forms(comparison.translation)),
+        (
+            *comparison.undecided(),
+            *(one for one in numbers if isinstance(one, Undecided)),
+            *_wrong_forms(translation),
+        ),
     )
 
 
