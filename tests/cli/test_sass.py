@@ -106,7 +106,7 @@ def test_without_it_a_proof_leans_on_machine_code_that_does_what_the_ptx_does(
         return {one["name"] for one in json.loads(result.stdout)["results"][0]["leanings"]}
 
     assert leanings() == {"program-order", "machine-code"}
-    assert leanings("--sass") == {"program-order"}
+    assert leanings("--sass") == {"program-order", "machine-values"}
     denied = tilesim_cli("check", cubin, "--deny", "machine-code")
     assert denied.exit_code == 1
     assert "machine code that ptxas makes" in denied.output

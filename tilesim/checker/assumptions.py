@@ -59,10 +59,13 @@ SWITCHES: Mapping[str, str] = {
 WARPGROUP_WAIT = "warpgroup-wait"
 #: that ptxas keeps what was proved, which only ``--sass`` looks at
 MACHINE_CODE = "machine-code"
+#: what is left of that when ``--sass`` has looked
+MACHINE_VALUES = "machine-values"
 #: what proofs take for granted, by name
 ASSUMPTIONS: Mapping[str, str] = {
     "program-order": "synchronising instructions of a warp act in program order",
     MACHINE_CODE: "the machine code that ptxas makes of the PTX synchronises as the PTX does",
+    MACHINE_VALUES: "the machine code has the conditions, addresses and numbers of the PTX",
     "registers": "how many registers a thread has at launch, which is not declared",
     "zero-state": "what memory holds at the start that the kernel changes and branches on: zeros",
     "in-bounds": "addresses that are taken from tensors which were not given are in bounds",

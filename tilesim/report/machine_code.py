@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, get_args
 
 from tilesim.checker import Report
-from tilesim.checker.assumptions import MACHINE_CODE, Leaning
+from tilesim.checker.assumptions import ASSUMPTIONS, MACHINE_CODE, MACHINE_VALUES, Leaning
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
@@ -20,9 +20,9 @@ from tilesim.records import dataclass, replace
 from tilesim.translation.validation import Difference, Outcome, Validation
 from tilesim.wording import count
 
-#: ``validated``: it synchronises as the PTX says, or more, as far as machine code says it (see
-#: `MachineCode.exceptions`); ``failed``: less; ``undecided``: that
-#: could not be shown; ``none``: there is none that could be compared
+#: ``validated``: it has the synchronisation of the PTX in its order, or more, as far as machine
+#: code says it (see `MachineCode.exceptions`); ``failed``: less; ``undecided``: that could not be
+#: shown; ``none``: there is none that could be compared
 Kind = Literal["validated", "failed", "undecided", "none"]
 #: what was checked: PTX, or a program of which PTX is made
 Form = Literal["PTX", "program"]
@@ -138,13 +138,16 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
 
 
 def _leanings(report: Report, code: MachineCode) -> Iterator[Leaning]:
-    """What a proof still leans on when its machine code is validated."""
+    """What a proof still leans on when its machine code is validated: guards, addresses and most
+    numbers are not compared."""
     for one in report.leanings:
         if one.name != MACHINE_CODE:
             yield one
-        elif code.exceptions:
+            continue
+        if code.exceptions:
             kinds = ", ".join(code.exceptions)
             yield replace(one, text=f"the machine code has {kinds} in the order of the PTX")
+        yield replace(one, name=MACHINE_VALUES, text=ASSUMPTIONS[MACHINE_VALUES])
 
 
 def _findings(validation: Validation, source: str, place: Place) -> Iterator[Finding]:
