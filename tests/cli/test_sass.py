@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.capture.test_fatbin import entry, fatbin, program
 from tests.cubin.compiled import image
 from tilesim.cli import sass
 from tilesim.cubin import ptxas
@@ -288,6 +289,30 @@ def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(
     assert "validated: the code of k.cubin, which is what ptxas 13.0.88" in said
     said = " ".join(tilesim_cli("check", "k.ptx", "--sass").output.split())
     assert "the code of k.cubin has no lines; there is no ptxas" in said
+
+
+def test_code_of_another_architecture_of_the_family_is_not_passed_over(
+    fake: Path, write: Write, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    answers(monkeypatch)
+    ptx = image(RIGHT).ptx
+    assert ptx is not None
+    plain_target = ptx.replace(".target sm_90a", ".target sm_90").encode()
+    for text, made, says in (
+        (ptx.encode(), RIGHT, "machine code validated"),
+        (plain_target, SOURCE, "the code of prog is of other PTX, and is not what ptxas"),
+        (plain_target, RIGHT, "the code of prog, which is what ptxas 13.0.88"),
+    ):
+        write("prog", "")
+        parts = fatbin(entry(text), entry(image(made).data, kind=2))
+        put("prog", program((64, parts)), CUBIN_LAUNCH)
+        result = tilesim_cli("check", "./prog", "--sass", "--ptxas", str(fake))
+        assert says in " ".join(result.output.split()), (says, result.output)
+    write("k.ptx", ptx.replace(".target sm_90a", ".target sm_100a"))
+    write("k.json", json.dumps(CUBIN_LAUNCH))
+    Path("k.cubin").write_bytes(image(SOURCE).data)
+    said = " ".join(tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake)).output.split())
+    assert "the code of k.cubin for sm_90a is of other PTX" in said
 
 
 def test_what_does_not_go_together(cubin: str, tilesim_cli: Invoke) -> None:

@@ -128,15 +128,19 @@ def _at_hand(kernel: PtxKernel) -> list[tuple[Image, str]]:
     if kernel.embedded is not None:
         if kernel.embedded.image is not None:
             return [(kernel.embedded.image, f"the code of {path}")]
-        images = read(path).images
-        return [(one, f"the code of {path}") for one in images if one.arch == kernel.embedded.arch]
+        # code for sm_90a may be made of PTX for sm_90: it is told by the PTX in it
+        family = kernel.embedded.arch.rstrip("af")
+        images = [one for one in read(path).images if one.arch.rstrip("af") == family]
+        return [(one, f"the code of {path}") for one in images]
     beside = path.with_suffix(".cubin")
     if not beside.is_file():
         return []
     try:
-        return [(Image(read_regular(beside, MOST_BYTES), str(beside)), f"the code of {beside}")]
+        image = Image(read_regular(beside, MOST_BYTES), str(beside))
     except OSError as error:
         raise CubinError(f"{beside} cannot be read: {error.strerror}") from error
+    other = f" for {image.arch}" if image.arch != kernel.target else ""
+    return [(image, f"the code of {beside}{other}")]
 
 
 def _limit(kernel: PtxKernel) -> int | None:
