@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from types import NoneType
 from typing import Any, get_args
 
@@ -32,6 +33,7 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Product
 from tilesim.ir.program import Program, Stmt
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.text.forms import Choice, Either, Fixed, Form, Inline, Leaf, Many, operands
@@ -87,17 +89,21 @@ SHORT = st.recursive(LEAVES, _larger, max_leaves=3)
 
 
 @st.composite
-def views(draw: st.DrawFn) -> View:
-    """A view of any tensor; a dimension is kept or indexed away."""
-    tensor = draw(st.sampled_from(TENSORS) | st.sampled_from(SHARED))
-    offsets, extents, dims = [], [], []
+def views(draw: st.DrawFn, rank: int | None = None) -> View:
+    """A view of any tensor, of ``rank`` dimensions (None: any); a dimension is kept or indexed
+    away."""
+    tensors = [t for t in (*TENSORS, *SHARED) if len(t.shape) >= (rank or 0)]
+    tensor = draw(st.sampled_from(tensors))
+    every = range(len(tensor.shape))
+    ranks = [*range(len(every) + 1)] if rank is None else [rank]
+    kept = draw(st.sampled_from([c for n in ranks for c in combinations(every, n)]))
+    offsets, extents = [], []
     for dim, extent in enumerate(tensor.shape):
-        whole, keep = draw(st.booleans()), draw(st.booleans())
+        whole = draw(st.booleans())
         offsets.append(Const(0) if whole else draw(SHORT))
-        extents.append((extent if whole else draw(st.integers(1, 300))) if keep else 1)
-        dims += [dim] if keep else []
+        extents.append((extent if whole else draw(st.integers(1, 300))) if dim in kept else 1)
     cta = draw(st.none() | SHORT)
-    return View(tensor, tuple(offsets), tuple(extents), tuple(dims), cta)
+    return View(tensor, tuple(offsets), tuple(extents), kept, cta)
 
 
 @st.composite
@@ -108,7 +114,8 @@ def mbars(draw: st.DrawFn) -> Mbar:
     return Mbar(array, index, draw(st.none() | SHORT))
 
 
-LEAF_VALUES: dict[type, st.SearchStrategy[Any]] = {
+Leaves = dict[type, st.SearchStrategy[Any]]
+LEAF_VALUES: Leaves = {
     NoneType: st.none(),
     bool: st.booleans(),
     int: INTEGERS,
@@ -127,33 +134,36 @@ LEAF_VALUES: dict[type, st.SearchStrategy[Any]] = {
     TensorMap: st.sampled_from(MAPS),
     Fragment: st.sampled_from(FRAGMENTS),
 }
+#: the same for instructions whose views are matrices
+OF_MATRICES = LEAF_VALUES | {View: views(rank=2)}
 
 
-def values(form: Form) -> st.SearchStrategy[Any]:
+def values(form: Form, leaves: Leaves = LEAF_VALUES) -> st.SearchStrategy[Any]:
     """Values of a form."""
     match form:
         case Leaf(type=leaf):
-            return LEAF_VALUES[leaf]
+            return leaves[leaf]
         case Choice(values=choices):
             return st.sampled_from(choices)
         case Many(element=element):
-            return st.lists(values(element), max_size=4).map(tuple)
+            return st.lists(values(element, leaves), max_size=4).map(tuple)
         case Fixed(elements=elements):
-            return st.tuples(*(values(e) for e in elements))
+            return st.tuples(*(values(e, leaves) for e in elements))
         case Inline(type=cls):
             return records(cls)
         case Either(members=members):
-            return st.one_of(*(values(m) for m in members))
+            return st.one_of(*(values(m, leaves) for m in members))
 
 
-def records(cls: type, **fixed: Any) -> st.SearchStrategy[Any]:
+def records(cls: type, leaves: Leaves = LEAF_VALUES, **fixed: Any) -> st.SearchStrategy[Any]:
     """Instances of a dataclass with any operands of the right types."""
-    required = {o.name: values(o.form) for o in operands(cls) if o.required}
-    optional = {o.name: values(o.form) for o in operands(cls) if not o.required}
+    required = {o.name: values(o.form, leaves) for o in operands(cls) if o.required}
+    optional = {o.name: values(o.form, leaves) for o in operands(cls) if not o.required}
     chosen = st.fixed_dictionaries(required, optional=optional)
     return chosen.map(lambda given: cls(**given, **fixed))
 
 
 def instructions(cls: type[Op]) -> st.SearchStrategy[Op]:
     """An instruction with any operands; defaults are left out sometimes."""
-    return st.sampled_from(PLACES).flatmap(lambda place: records(cls, loc=place))
+    leaves = OF_MATRICES if issubclass(cls, Tcgen05Product) else LEAF_VALUES
+    return st.sampled_from(PLACES).flatmap(lambda place: records(cls, leaves, loc=place))
