@@ -188,7 +188,14 @@ def test_what_grows_when_decompressed_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert time.process_time() - begin < 1  # byte by byte it takes three
     monkeypatch.setattr(module, "MOST_TOGETHER", 2 * full)
     with pytest.raises(FatbinError, match="more than"):
-        list(texts(fatbin(*[entry(bomb, 0x2011, full)] * 3)))
+        next(texts(fatbin(*[entry(bomb, 0x2011, full)] * 3)))  # before the first is decompressed
+    one = fatbin(entry(bomb, 0x2011, full))
+    assert len(list(texts_of_program(program((64, one), (1 << 20, one))))) == 2
+    with pytest.raises(FatbinError, match="more than"):
+        next(texts_of_program(program((64, one), (1 << 20, one), (1 << 21, one))))
+    monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    with pytest.raises(FatbinError, match="more than 3 entries"):
+        next(texts(fatbin(*[entry(b"")] * 4)))
     with pytest.raises(FatbinError, match="larger than 256 MiB"):
         list(texts(fatbin(entry(bomb, 0x2011, 1 << 62))))
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "mcp": "tilesim.cli.mcp",
     "lsp": "tilesim.cli.lsp",
     "demo": "tilesim.cli.demo",
+    "ptxas-diff": "tilesim.cli.ptxas_diff",
     "doctor": "tilesim.cli.doctor",
 }
 

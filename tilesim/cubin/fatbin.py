@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from ctypes.util import find_library
 from functools import cache
+from itertools import chain
 from operator import itemgetter
 from struct import Struct
 
@@ -27,6 +28,8 @@ _ENTRY = Struct("<HHIQI20xQ8xQ")
 _PTX, _CUBIN = 1, 2
 #: bytes of an entry when it is not compressed, and of all entries of a file together, at most
 MOST_UNPACKED, MOST_TOGETHER = 1 << 28, 1 << 31
+#: entries of a kind in a file, at most
+MOST_ENTRIES = 1 << 17
 _LZ4, _ZSTD = 0x2000, 0x8000
 _PAGE = 4096
 _DAMAGED = "a compressed entry is damaged"
@@ -115,24 +118,28 @@ def _text(body: bytes) -> str:
     return body.partition(b"\0")[0].decode(errors="replace")
 
 
-def _entries(sections: Iterable[bytes], wanted: int) -> Iterator[bytes]:
-    """The entries of a kind in sections, in each of which fatbins follow each other."""
+def _entries(sections: Iterable[bytes | memoryview], wanted: int) -> Iterator[bytes]:
+    """The entries of a kind in sections, in each of which fatbins follow each other. How large they
+    are together is known by their headers, before the first of them takes memory."""
+    packed: list[tuple[memoryview, int, int]] = []
     together = 0
-    for data in sections:
-        for body, flags, full in _packed(data, wanted):
-            if full > MOST_UNPACKED:
-                raise FatbinError(
-                    f"an entry of {full} bytes is larger than {MOST_UNPACKED >> 20} MiB"
-                )
-            together += full
-            if together > MOST_TOGETHER:
-                raise FatbinError(
-                    f"its entries have more than {MOST_TOGETHER >> 30} GiB when decompressed"
-                )
-            yield _unpacked(body, flags, full)
+    for one in chain.from_iterable(_packed(memoryview(data), wanted) for data in sections):
+        packed.append(one)
+        full = one[2]
+        if len(packed) > MOST_ENTRIES:
+            raise FatbinError(f"it has more than {MOST_ENTRIES} entries")
+        if full > MOST_UNPACKED:
+            raise FatbinError(f"an entry of {full} bytes is larger than {MOST_UNPACKED >> 20} MiB")
+        together += full
+        if together > MOST_TOGETHER:
+            raise FatbinError(
+                f"its entries have more than {MOST_TOGETHER >> 30} GiB when decompressed"
+            )
+    for body, flags, full in packed:
+        yield _unpacked(bytes(body), flags, full)
 
 
-def _packed(data: bytes, wanted: int) -> Iterator[tuple[bytes, int, int]]:
+def _packed(data: memoryview, wanted: int) -> Iterator[tuple[memoryview, int, int]]:
     """The entries of a kind as they stand there: bytes, flags, how many bytes they are unpacked."""
     at = 0
     while at + _FATBIN_HEAD.size <= len(data):
@@ -152,7 +159,7 @@ def _packed(data: bytes, wanted: int) -> Iterator[tuple[bytes, int, int]]:
                 yield body, flags, full if flags & (_LZ4 | _ZSTD) else len(body)
 
 
-def _fatbins(data: bytes) -> Iterator[bytes]:
+def _fatbins(data: bytes) -> Iterator[memoryview]:
     """The sections of an ELF file of 64 bits that hold fatbins; none of what is no such file."""
     if not data.startswith(_ELF + b"\x02\x01") or len(data) < _ELF_HEAD.size:
         return
@@ -169,7 +176,7 @@ def _fatbins(data: bytes) -> Iterator[bytes]:
         if offset < read or offset + length > len(data):
             raise FatbinError("its section headers are damaged: fatbins overlap, or were cut")
         read = offset + length
-        yield data[offset:read]
+        yield memoryview(data)[offset:read]
 
 
 def _unpacked(body: bytes, flags: int, size: int) -> bytes:

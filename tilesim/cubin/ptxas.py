@@ -24,7 +24,8 @@ from tilesim.records import dataclass
 MOST_SECONDS = 120
 MOST_SAID = 1 << 16
 MOST_CODE = 256 << 20
-_NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
+#: what its file is called
+NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 #: how it says what is wrong with a text
 _ERROR = re.compile(r"^ptxas .*?(?:error|fatal)\s*: *(.*)$", re.MULTILINE)
@@ -49,7 +50,7 @@ def installed(given: str | Path | None = None) -> Iterator[Ptxas]:
         CubinError: there is none, or it cannot be run.
     """
     if given is not None:
-        yield _ptxas(str(given))
+        yield at(given)
         return
     places = [path for path in _places() if os.path.isfile(path)]
     if not places:
@@ -57,7 +58,7 @@ def installed(given: str | Path | None = None) -> Iterator[Ptxas]:
             "there is no ptxas: install the CUDA toolkit, or pip install nvidia-cuda-nvcc, or name "
             "one with --ptxas PATH"
         )
-    yield from map(_ptxas, dict.fromkeys(map(os.path.realpath, places)))
+    yield from map(at, dict.fromkeys(map(os.path.realpath, places)))
 
 
 def compiled(
@@ -80,19 +81,26 @@ def compiled(
 
 
 def _places() -> Iterator[str]:
-    on_path = shutil.which(_NAME)
+    on_path = shutil.which(NAME)
     if on_path is not None:
         yield on_path
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         if home:
-            yield os.path.join(home, "bin", _NAME)
+            yield os.path.join(home, "bin", NAME)
     packages = Path(sysconfig.get_path("platlib"))
-    for pattern in (f"nvidia/*/bin/{_NAME}", f"triton/backends/nvidia/bin/{_NAME}"):
+    for pattern in (f"nvidia/*/bin/{NAME}", f"triton/backends/nvidia/bin/{NAME}"):
         yield from map(str, sorted(packages.glob(pattern), reverse=True))
 
 
 @lru_cache(maxsize=16)
-def _ptxas(path: str) -> Ptxas:
+def at(path: str | Path) -> Ptxas:
+    """The ptxas at a path.
+
+    Raises:
+        CubinError: it cannot be run, or is another program.
+    """
+    # a bare name of a file here would be looked for on the PATH
+    path = os.path.abspath(path) if os.path.isfile(path) else str(path)
     code, said = _run([path, "--version"])
     found = _VERSION.search(said)
     if code != 0 or found is None:
