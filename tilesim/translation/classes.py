@@ -176,6 +176,10 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind("fence.proxy.alias", "9.7.13.5", r"fence\.proxy\.alias", r"MEMBAR", "ar"),
     _kind(
+        "fence.acquire", "9.7.13.5", r"fence\.acquire\.(?:gpu|cluster|sys)", r"CCTL\.IVALL|MEMBAR",
+        "a", idempotent=True,
+    ),
+    _kind(
         "fence", "9.7.13.5", r"fence\.(?:acq_rel|sc|release|acquire)|membar", r"MEMBAR", "ar",
         idempotent=True,
     ),
@@ -214,9 +218,9 @@ SHARED = frozenset({"ld.shared", "st.shared", "ld.generic", "st.generic", "atom"
 WITH_FENCE = frozenset(
     {
         "mbarrier.arrive", "mbarrier.wait", "barrier.cluster.arrive", "barrier.cluster.wait",
-        "fence", "fence.proxy.async", "fence.proxy.alias", "fence.proxy.tensormap", "st.release",
-        "ld.acquire", "atom.acq_rel", "atom.acquire", "atom.release", "tcgen05.wait.st", "bar",
-        "fence.sync_restrict", "st.async",
+        "fence", "fence.acquire", "fence.proxy.async", "fence.proxy.alias", "fence.proxy.tensormap",
+        "st.release", "ld.acquire", "atom.acq_rel", "atom.acquire", "atom.release",
+        "tcgen05.wait.st", "bar", "fence.sync_restrict", "st.async",
     }
 )  # fmt: skip
 #: SASS that synchronises, by which inserted instructions are seen

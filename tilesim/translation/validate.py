@@ -13,7 +13,7 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
-from tilesim.translation import immediates, parts, retries
+from tilesim.translation import forms, immediates, parts, retries
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
@@ -53,6 +53,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
         (
             *comparison.differences(),
             *(one for one in numbers if isinstance(one, Difference)),
+            *forms.compare(translation),
             *parts.compare(translation),
             *retries.compare(translation),
         ),
