@@ -59,7 +59,7 @@ class Timer:
     """A clock that starts now; ``limit`` is for the whole check, None for as long as it takes."""
 
     def __init__(self, limit: timedelta | None) -> None:
-        self._start = monotonic()
+        self._start = self._first = monotonic()
         self._limit = limit
         self._budget: timedelta | None = None
         #: whether the user has ended a step
@@ -75,7 +75,8 @@ class Timer:
         if not isinstance(budget, timedelta) or not budget:
             return self.until
         self._budget = budget
-        end = self._start + budget.total_seconds()
+        self._first = monotonic()
+        end = self._first + budget.total_seconds()
         return end if self.until is None else min(end, self.until)
 
     def first_ended(self) -> None:
@@ -110,9 +111,10 @@ class Timer:
 
     def reason(self) -> str:
         """Which limit has passed, as the reason of a verdict; empty if none."""
-        now = monotonic() - self._start
-        for limit, name in ((self._limit, "time limit"), (self._budget, "budget")):
-            if limit is not None and now >= limit.total_seconds():
+        now = monotonic()
+        limits = (self._start, self._limit, "time limit"), (self._first, self._budget, "budget")
+        for start, limit, name in limits:
+            if limit is not None and now >= start + limit.total_seconds():
                 return f"its {name} of {limit.total_seconds():g} s is used up"
         return ""
 

@@ -293,6 +293,30 @@ def test_reports_of_an_interrupted_check_are_kept(
     assert [verdict for _, verdict in names(check(9)[1])].count("failed") == 2
 
 
+def test_a_proof_is_kept_with_its_certificate(
+    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = ("check", "c/a.ptx", "--certificate", "k.cert")
+    assert tilesim_cli(*alone).exit_code == 0
+    whole = Path("k.cert").read_bytes()
+
+    def interrupted(target: Any, *rest: Any, **more: Any) -> Any:
+        if Path("x.json").exists():
+            raise KeyboardInterrupt
+        return real(target, *rest, **more)
+
+    monkeypatch.setattr("tilesim.cli.examine.check", interrupted)
+    assert tilesim_cli("check", folder, "--recheck", "--resume", "x.json").exit_code == 130
+    kept = json.loads(Path("x.json").read_text())
+    for altered, code in ((None, 0), ("{}", 130)):
+        Path("k.cert").write_text("")
+        if altered is not None:
+            kept["reports"]["c/a.ptx::k"]["report"]["certificate"] = altered
+        Path("x.json").write_text(json.dumps(kept))
+        assert tilesim_cli(*alone, "--resume", "x.json").exit_code == code  # 0: it is not checked
+        assert (Path("k.cert").read_bytes() == whole) == (code == 0)
+
+
 def test_reports_on_all_values_of_a_parameter_are_kept(
     write: Write, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

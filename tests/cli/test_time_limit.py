@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 
 import tilesim as ts
 from tilesim.loader import Target
+from tilesim.loader.ptx import PtxKernel
 
 from . import kernels
 from .conftest import Invoke, Write
@@ -37,6 +39,7 @@ def test_reading_ptx_is_limited(
 ) -> None:
     path = files(tmp_path, "")
     monkeypatch.setattr(Target, "form", endless)
+    monkeypatch.setattr(PtxKernel, "module", endless)  # nor is it read to say its target
     result = tilesim_cli("check", path, "--time-limit", "0.1s")
     assert result.exit_code == 3
     assert result.output.splitlines()[:3] == [
@@ -44,6 +47,22 @@ def test_reading_ptx_is_limited(
         "  covers    no instruction; not a proof",
         "  because   its time limit of 0.1 s is used up before it was read",
     ]
+
+
+def test_reading_and_checking_share_one_clock(
+    tmp_path: Path, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Target.form
+
+    def slow(target: Target) -> Any:
+        sleep(0.5)
+        return form(target)
+
+    monkeypatch.setattr(Target, "form", slow)
+    monkeypatch.setattr("tilesim.limits._MOMENT", 9)
+    result = tilesim_cli("check", files(tmp_path, ""), "--time-limit", "0.4s")
+    assert result.exit_code == 3
+    assert "because   its time limit of 0.4 s is used up\n" in result.output
 
 
 def test_what_comes_before_the_first_instruction_is_limited(

@@ -103,6 +103,7 @@ sim.machine.execute.mbarrier: .findings.barrier_names
 # most checks make no certificate
 checker: .checker.certificates .proof.rules
 cli.check: .checker.certificate_file
+cli.resume: .checker.certificate_file
 # the gpu extra need not be installed
 cli.crosscheck: .cli.gpu
 cli.emit: .cli.gpu

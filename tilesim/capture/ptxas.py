@@ -25,7 +25,7 @@ from tilesim.files import read_regular, write_whole
 from tilesim.ptx.description import as_text
 from tilesim.ptx.launch_template import template
 from tilesim.ptx.parser import read
-from tilesim.ptx.syntax import PtxError
+from tilesim.ptx.syntax import PtxError, target_of
 from tilesim.records import dataclass
 from tilesim.wording import count
 
@@ -52,7 +52,6 @@ _HOST = "--nv-host"
 _SOURCE = re.compile(r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(.+?)(?:\.compute_\w+)?\.ptx")
 #: what cuTile adds to the names of kernels: the types of their arguments
 KERNEL = re.compile(r"_Kt\d+_.*")
-_TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
 _ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 
 
@@ -191,8 +190,7 @@ def _dumped(folder: Path) -> Iterator[Compiled]:
     """PTX that a compiler has written by itself."""
     for file in sorted(folder.rglob("*.ptx")):
         text = file.read_text(errors="replace").rstrip("\0")
-        target = _TARGET.search(text)
-        yield Compiled(text, file.name, target[1] if target else "", None, (), 0)
+        yield Compiled(text, file.name, target_of(text), None, (), 0)
 
 
 def _write(found: Iterable[Compiled], output: Path) -> None:

@@ -47,7 +47,7 @@ def check(
     inputs: Mapping[str, NDArray[Any]] | None = None,
     frontier: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
-    time_limit: timedelta | float | None = None,
+    time_limit: timedelta | float | Timer | None = None,
     suggest: timedelta | float | Wanted | None = None,
     skip: bool = True,
     for_all: Given | None = None,
@@ -81,7 +81,8 @@ def check(
         inputs: global tensors that control flow depends on (zeros where missing).
         frontier: `Report.frontier` of an earlier check, whose exploration goes on within limits.
         progress: called with the number of schedules done.
-        time_limit: what the whole check may take, in seconds or as a timedelta.
+        time_limit: what the whole check may take, in seconds, as a timedelta, or as a clock that
+            has started when the program was read.
         suggest: look for repairs of a program that fails, for so many seconds or a timedelta.
         skip: leave out what only repeats, up to shifts of values; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is
@@ -98,7 +99,9 @@ def check(
     search = searching(
         schedules, budget, max_schedules, preemptions, jobs, seed, frontier, skip=skip
     )
-    timer = Timer(None if time_limit is None else duration("time_limit", time_limit))
+    timer = time_limit if isinstance(time_limit, Timer) else Timer(
+        None if time_limit is None else duration("time_limit", time_limit)
+    )  # fmt: skip
     asked = None
     if for_all or params:
         from tilesim.checker.for_all import Asked  # what only checks for other values need

@@ -224,9 +224,7 @@ def command(
         witness = read_witness(witness_path)
         alone = among = Replay(witness_path, witness, search["seed"], pictures)
     else:
-        among = Examination(
-            pictures, resume=resume, jobs=1, certificate=certificate is not None, **search
-        )
+        among = Examination(pictures, resume=resume, jobs=1, **search)
         alone = replace(among, jobs=jobs, progress=progress)
         keeping = among if among.settings is not None else None
     stream = output_format == "text" and output is None and not diff

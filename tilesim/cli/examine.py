@@ -61,17 +61,15 @@ class Examination:
     for_all: Mapping[str, Values] = field(default_factory=dict)
     resume: Path | None = None
     recheck: bool = False
-    #: a certificate is to be written
-    certificate: bool = False
     #: how machine code is found that is compared with its PTX; None: it is not
     sass: Sass | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
     @property
     def settings(self) -> str | None:
-        """What a report depends on besides the kernel; None if no reports are kept, as a
-        certificate is of a single kernel, and machine code may be another one."""
-        if self.certificate or self.sass is not None:
+        """What a report depends on besides the kernel; None if no reports are kept, as the machine
+        code may be another one."""
+        if self.sass is not None:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
         asked = self.suggest, self.for_all
@@ -105,12 +103,14 @@ class Examination:
             return Checked(target.id, target.ptx.target, late, configuration=target.configuration)
         if known is not None:
             return self._result(target, program, known)
-        report = self._check(target, program, frontier)
+        if target.ptx is None:
+            timer = Timer(self.time_limit)  # running a Python file is not limited
+        report = self._check(target, program, timer, frontier)
         if target.ptx is not None:
             report = covering(report, target.ptx.launch)
         if self.shrink and report.verdict == "failed":
             self.progress.show(f"shrinking {target.id}")
-            target, program, report = self._smaller(target, program, report)
+            target, program, report = self._smaller(target, program, timer, report)
         if report.certificate is not None:
             named = replace(report.certificate, target=target.id)
             report = replace(report, certificate=named)
@@ -121,8 +121,9 @@ class Examination:
         return replace(self._result(target, program, report), machine_code=code)
 
     def _check(
-        self, target: Target, program: Program | Mir, frontier: Frontier | None = None
-    ) -> Report:
+        self, target: Target, program: Program | Mir, timer: Timer,
+        frontier: Frontier | None = None,
+    ) -> Report:  # fmt: skip
         wanted = None
         if self.suggest is not None:
             wanted = Wanted(
@@ -138,7 +139,7 @@ class Examination:
                 strict=self.strict,
                 schedules=self.schedules,
                 budget=self.budget,
-                time_limit=self.time_limit,
+                time_limit=timer,
                 max_schedules=self.max_schedules,
                 preemptions=self.preemptions,
                 jobs=self.jobs,
@@ -196,7 +197,7 @@ class Examination:
             )
 
     def _smaller(
-        self, target: Target, program: Program | Mir, report: Report
+        self, target: Target, program: Program | Mir, timer: Timer, report: Report
     ) -> tuple[Target, Program | Mir, Report]:
         """The kernel with the smallest parameters that fail by the same rule, its program, and its
         report."""
@@ -207,7 +208,7 @@ class Examination:
             less = smallest(target, rule, self.strict, self.schedules, self.seed)
             params = changed(target, less)
             shrunk = less.form() if params else program
-            again = self._check(less, shrunk) if params else report
+            again = self._check(less, shrunk, timer) if params else report
         except KeyboardInterrupt:
             return target, program, replace(report, reasons=(INTERRUPTED_REASON, *report.reasons))
         if not params or again.witness is None or again.findings[0].rule != rule:

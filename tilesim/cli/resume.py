@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tilesim.checker import Report, Stats
 from tilesim.checker.assumptions import Leaning
@@ -20,6 +20,9 @@ from tilesim.loader import Target
 from tilesim.ptx.description import dumps
 from tilesim.repair import Change, Repair, Repairs
 from tilesim.version import __version__
+
+if TYPE_CHECKING:  # only proofs that are rechecked have one
+    from tilesim.proof.certificate import Certificate
 
 SCHEMA = 1
 _MAX_BYTES = 256 * 1024 * 1024
@@ -72,6 +75,10 @@ class Unfinished:
         from msgspec import to_builtins  # only a check that is to be resumed needs it
 
         data = {name: to_builtins(getattr(report, name)) for name in (*_KEPT, *_PARTS)}
+        if report.certificate is not None:
+            from tilesim.checker.certificate_file import text_of  # few proofs are rechecked
+
+            data["certificate"] = text_of(report.certificate)
         self._reports[target] = {"digest": digest, "report": data}
         self._write()
 
@@ -106,9 +113,19 @@ def _report(kept: Any) -> Report | None:
     try:
         fields = {n: convert(kept[n], t) for n, t in zip(_KEPT, types, strict=True)}
         repairs, claim = _repairs(kept["repairs"]), _claim(kept["for_all"])
-        return Report(**fields, for_all=claim, repairs=repairs)
-    except (KeyError, TypeError, ValidationError):
+        certificate = _certificate(kept.get("certificate"))
+        return Report(**fields, for_all=claim, repairs=repairs, certificate=certificate)
+    except (KeyError, TypeError, ValidationError, UsageError):
         return None
+
+
+def _certificate(kept: str | None) -> Certificate | None:
+    """The certificate of a proof, again."""
+    if kept is None:
+        return None
+    from tilesim.checker.certificate_file import read  # few proofs are rechecked
+
+    return read(kept)
 
 
 def _claim(kept: Any) -> Claim | None:

@@ -21,7 +21,7 @@ from tilesim.files import read_regular
 from tilesim.loader.code_kind import Kind, kind_of
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.parser import read as read_ptx
-from tilesim.ptx.syntax import Module, Unsupported
+from tilesim.ptx.syntax import Module, Unsupported, target_of
 from tilesim.records import dataclass, field
 from tilesim.wording import count
 
@@ -35,7 +35,6 @@ RESERVED = 1024
 _REGISTERS = 8
 _ELF = b"\x7fELF"
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-_TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -320,14 +319,12 @@ def _read(path: Path, _changed: int, _size: int) -> MachineCode:
 
 
 def _numbered(path: Path, number: int, text: str) -> EmbeddedPtx:
-    found = _TARGET.search(text)
-    return _embedded(text, f"{path}.{number}.{found[1] if found else 'unknown'}.ptx")
+    return _embedded(text, f"{path}.{number}.{target_of(text) or 'unknown'}.ptx")
 
 
 def _embedded(text: str, file: str, image: Image | None = None) -> EmbeddedPtx:
-    found = _TARGET.search(text)
     kernels = tuple(dict.fromkeys(_ENTRY.findall(text)))
-    return EmbeddedPtx(text, file, found[1] if found else "unknown", kernels, image)
+    return EmbeddedPtx(text, file, target_of(text) or "unknown", kernels, image)
 
 
 def _bytes(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from tilesim.loader.text import read_file
 from tilesim.ptx.demangle import readable, shown
 from tilesim.ptx.description import loads_all, require_fits
 from tilesim.ptx.launch import Launch, Parameter, Scalar
-from tilesim.ptx.syntax import Function, LaunchError, Module
+from tilesim.ptx.syntax import Function, LaunchError, Module, target_of
 from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
 
@@ -40,8 +40,8 @@ class PtxKernel:
 
     @property
     def target(self) -> str:
-        """What the module was compiled for, such as sm_90a; raises like `mir`."""
-        return self.module().target
+        """What the module was compiled for, such as sm_90a; raises like `text`."""
+        return target_of(self.text())
 
     @property
     def file(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TypeAlias
@@ -9,6 +10,15 @@ from typing import TypeAlias
 from tilesim.arith.types import WIDTH
 from tilesim.errors import TilesimError
 from tilesim.records import dataclass, field, replace
+
+_TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
+
+
+def target_of(text: str) -> str:
+    """What a PTX text is compiled for, such as sm_90a, without reading all of it; empty: it does
+    not say it."""
+    found = _TARGET.search(text)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
