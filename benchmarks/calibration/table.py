@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import mean, median
@@ -41,16 +40,6 @@ def predicted(row: Row) -> dict[str, Any]:
         "measured": round(row["us"], 2), "predicted": round(found.microseconds, 2),
         "duty": round(found.duty, 3), "megahertz": round(found.megahertz),
     }  # fmt: skip
-
-
-def shape_of(row: Row) -> str:
-    """The problem that a row solves."""
-    p = row["parameters"]
-    if "m" in p:
-        return f"GEMM {p['m']} x {p['n']} x {p['depth']}"
-    if "queries" in p:
-        return f"attention {p['heads']} x {p['queries']} x {p['keys']}"
-    return "GEMM of one column of tiles"
 
 
 def ratio(row: Row) -> float:
@@ -99,24 +88,12 @@ def page(kept: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         f"| GEMMs of 2048^3 and 4096^3, by which the clock was fitted | {_figures(fitted)} |",
         f"| all others | {_figures(others)} |",
     ]
-    unseen = [f"| all | {_figures(other['rows'])} |", *_by_shape(other["rows"])]
-    summary += _by_shape(rows)
+    unseen = [f"| all | {_figures(other['rows'])} |"]
     return (
         text.replace("@where@", where)
         .replace("@summary@", "\n".join([*head, *summary]))
         .replace("@unseen@", "\n".join([*head, *unseen]))
     )
-
-
-def _by_shape(rows: Sequence[Row]) -> Iterator[str]:
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[shape_of(row)].append(row)
-    for shape, some in groups.items():
-        if shape.startswith("GEMM") and len(some) > 2:
-            yield f"| {shape} | {_figures(some)} |"
-    attention = [row for row in rows if shape_of(row).startswith("attention")]
-    yield f"| attention | {_figures(attention)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
