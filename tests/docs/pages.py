@@ -1,4 +1,7 @@
-"""Code blocks of a page: files it shows, Python to run, commands with their output."""
+"""Code blocks of a page: files it shows, Python to run, commands with their output.
+
+In an output a line ``...`` stands for one or more lines that the page leaves out.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tilesim.cli import main
 ROOT = Path(tilesim.__file__).resolve().parent.parent
 
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_COMMAND = re.compile(r"^\$ (.*)\n", re.MULTILINE)
 _FILE = re.compile(r"```python\n# (\S+\.py)\n(.*?)```", re.DOTALL)
 _PYTHON = re.compile(r"```python\n(?!# \S+\.py\n)(.*?)```", re.DOTALL)
 
@@ -34,9 +38,17 @@ def console_blocks(page: str) -> list[str]:
 
 
 def with_outputs(block: str) -> str:
-    """The commands of a console block, each followed by what it prints now."""
-    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{_output(command)}" for command in commands)
+    """The commands of a console block, each followed by what it prints now; a line ``...`` of what
+    the page says stays if it stands for lines of that."""
+    parts = _COMMAND.split(block)[1:]
+    shown = zip(parts[::2], parts[1::2], strict=True)
+    return "".join(f"$ {command}\n{_abridged(said, _output(command))}" for command, said in shown)
+
+
+def _abridged(said: str, output: str) -> str:
+    """What a page says, if it is the output but for lines that ``...`` stands for; else this."""
+    lines = (".*\n(?:.*\n)*?" if x == "...\n" else re.escape(x) for x in said.splitlines(True))
+    return said if re.fullmatch("".join(lines), output) else output
 
 
 def updated(page: str) -> str:
