@@ -42,10 +42,10 @@ def with_outputs(block: str) -> str:
     the page says stays if it stands for lines of that."""
     parts = _COMMAND.split(block)[1:]
     shown = zip(parts[::2], parts[1::2], strict=True)
-    return "".join(f"$ {command}\n{_abridged(said, _output(command))}" for command, said in shown)
+    return "".join(f"$ {command}\n{abridged(said, _output(command))}" for command, said in shown)
 
 
-def _abridged(said: str, output: str) -> str:
+def abridged(said: str, output: str) -> str:
     """What a page says, if it is the output but for lines that ``...`` stands for; else this."""
     lines = (".*\n(?:.*\n)*?" if x == "...\n" else re.escape(x) for x in said.splitlines(True))
     return said if re.fullmatch("".join(lines), output) else output
