@@ -106,7 +106,7 @@ def test_folders_programs_and_what_is_no_ptx(
     Path("in/k.cubin").write_bytes(image(RIGHT).data)
     Path("in/other.tile").write_text("")
     Path("prog").write_bytes(program((64, fatbin(entry(ptx.encode())))))
-    result = tilesim_cli("ptxas-diff", old, old, "in", "./prog", "-j", "2")
+    result = tilesim_cli("ptxas-diff", old, old, "in", "./prog")
     assert result.exit_code == 0, result.output
     assert ": 2 kernels, 2 with the same machine code" in result.stdout
     write("none.ptx", "")

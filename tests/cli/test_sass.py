@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import sys
 from pathlib import Path
+from time import monotonic
 from xml.etree import ElementTree
 
 import pytest
@@ -265,6 +267,67 @@ def test_ptx_is_compiled_by_the_ptxas_that_is_named(
     write("k.ptx", ptx.replace(".version ", ".version 99.0 //"))
     result = tilesim_cli("check", "k.ptx", "--sass", "--ptxas", str(fake))
     assert "refuses the PTX: Unsupported .version 99.0" in " ".join(result.output.split())
+
+
+def test_a_ptxas_that_is_none_is_a_mistake(cubin: str, tmp_path: Path, tilesim_cli: Invoke) -> None:
+    for path, says in (
+        ("none", "none cannot be run: No such file or directory"),
+        (cubin, "cannot be run: "),
+        (str(tmp_path), "has no ptxas and no bin/ptxas: name a ptxas or its toolkit"),
+    ):
+        result = tilesim_cli("check", cubin, "--sass", "--ptxas", path)
+        assert result.exit_code == 2
+        assert says in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs alarms")
+def test_a_time_limit_is_of_the_machine_code_too(
+    fake: Path, write: Write, tilesim_cli: Invoke
+) -> None:
+    ptx = image(RIGHT).ptx
+    assert ptx is not None
+    write("k.ptx", f"// slow\n{ptx}")
+    write("k.json", json.dumps(CUBIN_LAUNCH))
+    text = fake.read_text().replace("else: ", "else: __import__('time').sleep(60) or ")
+    slow = fake.parent / "toolkit" / "bin" / "ptxas"
+    slow.parent.mkdir(parents=True)
+    slow.write_text(text)
+    slow.chmod(0o755)
+    begin = monotonic()
+    options = "--sass", "--ptxas", "toolkit", "--time-limit", "2s"
+    result = tilesim_cli("check", "k.ptx", *options)
+    assert monotonic() - begin < 30
+    assert result.exit_code == 3
+    first, *lines = result.output.splitlines()
+    assert first == "BOUNDED k.ptx::k, PROVED in PTX, machine code not compared"
+    assert "its time limit of 2 s is used up" in " ".join(" ".join(lines).split())
+
+
+def test_an_interrupt_keeps_the_verdict_on_the_ptx(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sass, "validate", interrupted)
+    result = tilesim_cli("check", cubin, "--sass")
+    assert result.exit_code == 130
+    assert result.output.startswith("BOUNDED k.cubin::k, PROVED in PTX, machine code not compared")
+    assert "interrupted while checking k.cubin::k" in result.output
+
+
+def test_what_was_rechecked_is_the_proof_of_the_ptx(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    heads = []
+    for differences, lost in (((), 0), ((WEAKER,), 1)):
+        answers(monkeypatch, *differences, lost=lost)
+        result = tilesim_cli("check", cubin, "--sass", "--recheck")
+        heads.append(result.output.splitlines()[0])
+    assert heads == [
+        "PROVED k.cubin::k, rechecked, machine code validated",
+        "FAILED k.cubin::k in machine code, PROVED in PTX, rechecked  (translation)",
+    ]
 
 
 def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(

@@ -22,6 +22,7 @@ from tilesim.cli.options import (
     FILE,
     FOLDER,
     Decorator,
+    Place,
     Progress,
     budget_option,
     deliver,
@@ -108,7 +109,10 @@ def _file_option(name: str, text: str) -> Decorator:
     "--sass", is_flag=True,
     help="Compare the machine code with the PTX: of the target, beside it, or by ptxas.",
 )  # fmt: skip
-@_file_option("ptxas", "Compile PTX for --sass by this ptxas.")
+@click.option(
+    "--ptxas", type=Place(path_type=Path), metavar="PATH",
+    help="Compile PTX for --sass by this ptxas, or by that of this toolkit.",
+)  # fmt: skip
 @_file_option(
     "resume", "Go on with what an earlier check left in a file; keep there what is left now."
 )
@@ -212,7 +216,7 @@ def command(
     if sass:
         from tilesim.cli.sass import Sass  # most checks look at no machine code
 
-        search["sass"] = Sass(ptxas)
+        search["sass"] = Sass.by(ptxas)
     if diff and search["suggest"] is None:
         search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)

@@ -117,7 +117,7 @@ class Examination:
         code = None
         if self.sass is not None:
             self.progress.show(f"comparing the machine code of {target.id}")
-            report, code = self.sass.of(target, program, report)
+            report, code = self.sass.of(target, program, report, timer)
         return replace(self._result(target, program, report), machine_code=code)
 
     def _check(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,11 @@ import click
 from tilesim.cli import completing
 from tilesim.cli.campaign import jobs_option
 from tilesim.cli.options import Place, Progress, deliver, format_option, output_option, say
-from tilesim.cubin import ptxas as compilers
 from tilesim.cubin.disassembly import nvdisasm
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
-from tilesim.cubin.ptxas import Ptxas, compile_ptx
-from tilesim.errors import TargetError, TilesimError, UsageError
+from tilesim.cubin.ptxas import Ptxas, at, compile_ptx
+from tilesim.errors import TargetError, TilesimError
 from tilesim.loader import files
 from tilesim.loader.code_kind import kind_of
 from tilesim.loader.machine_code import kernels_of, read
@@ -58,7 +56,7 @@ def command(
     error, 3 a kernel cannot be compared, 130 interrupted.
     """
     nvdisasm()  # before anything is compiled
-    pair = _ptxas(old), _ptxas(new)
+    pair = at(old), at(new)
     named = [(target, file) for target in targets for file in files(target)]
     progress, found = Progress(), dict[int, tuple[Compared, ...]]()
 
@@ -98,21 +96,6 @@ class _Task:
     old: Ptxas
     new: Ptxas
     text: _Text
-
-
-def _ptxas(path: Path) -> Ptxas:
-    """The ptxas at a path, or in a toolkit.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if not path.is_dir():
-        return compilers.at(path)
-    names = (compilers.NAME, os.path.join("bin", compilers.NAME))
-    inside = next((path / name for name in names if (path / name).is_file()), None)
-    if inside is None:
-        raise UsageError(f"{path} has no {' and no '.join(names)}: name a ptxas or its toolkit")
-    return compilers.at(inside)
 
 
 def _texts(file: str, *, named: bool) -> Iterator[_Text]:

@@ -6,19 +6,20 @@ import re
 from pathlib import Path
 
 from tilesim.autopsy.find_ptx import plain
-from tilesim.checker import Report
+from tilesim.checker import INTERRUPTED, Report
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
-from tilesim.cubin.ptxas import compiled
+from tilesim.cubin.ptxas import at, compiled
 from tilesim.errors import TilesimError
 from tilesim.files import read_regular
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.limits import Timer
 from tilesim.loader import Target
 from tilesim.loader.machine_code import read, symbol_of
 from tilesim.loader.ptx import PtxKernel
-from tilesim.records import dataclass
+from tilesim.records import dataclass, replace
 from tilesim.report.machine_code import Form, MachineCode, Place, combined, kind_of
 from tilesim.translation import validate
 
@@ -35,23 +36,40 @@ class Sass:
     """How machine code is found: which ``ptxas`` compiles PTX of which there is none, None: the one
     that is installed."""
 
-    ptxas: Path | None = None
+    ptxas: str | None = None
+
+    @classmethod
+    def by(cls, ptxas: Path | None) -> Sass:
+        """By the ptxas at a path, or in the toolkit at a path.
+
+        Raises:
+            CubinError: there is none.
+        """
+        return cls(None if ptxas is None else at(ptxas).path)
 
     def of(
-        self, target: Target, program: Program | Mir, report: Report
+        self, target: Target, program: Program | Mir, report: Report, timer: Timer
     ) -> tuple[Report, MachineCode | None]:
         """The report on a kernel with what its machine code says; None: there is nothing to
-        compare, as of a kernel that is not supported."""
+        compare, as of a kernel that is not supported. The ``timer`` is that of the whole check."""
         if report.verdict == "unsupported":
             return report, None
         form: Form = "program" if target.ptx is None else "PTX"
+        why = ""
         try:
-            found = self._found(target, program)
-            validation = validate(found.image, found.symbol, found.ptx)
+            with timer.interrupting():
+                found = self._found(target, program)
+                validation = validate(found.image, found.symbol, found.ptx)
             if not validation.instructions and _SYNCHRONISES.search(found.ptx):
                 raise _Missing("none of its synchronising instructions is known")
         except TilesimError as error:  # the verdict on the kernel is worth having without it
             why = " ".join(str(error).split())
+        except KeyboardInterrupt:
+            why = timer.reason()
+            if not why:
+                why = INTERRUPTED
+                report = replace(report, reasons=(INTERRUPTED, *report.reasons))
+        if why:
             missing = MachineCode("none", report.verdict, form, "", missing=why)
             return combined(report, missing, _nowhere), missing
         code = MachineCode(kind_of(validation), report.verdict, form, found.source, validation)

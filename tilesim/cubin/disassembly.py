@@ -260,6 +260,9 @@ def _printed(image: Image, symbols: tuple[Symbol, ...]) -> str:
                 if len(data) > MOST_PRINTED:
                     process.kill()
                 process.wait()
+            except BaseException:  # an interrupt
+                process.kill()
+                raise
             finally:
                 timer.cancel()
         with errors.open("rb") as file:

@@ -24,8 +24,7 @@ from tilesim.records import dataclass
 MOST_SECONDS = 120
 MOST_SAID = 1 << 16
 MOST_CODE = 256 << 20
-#: what its file is called
-NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
+_NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 #: how it says what is wrong with a text
 _ERROR = re.compile(r"^ptxas .*?(?:error|fatal)\s*: *(.*)$", re.MULTILINE)
@@ -81,26 +80,35 @@ def compiled(
 
 
 def _places() -> Iterator[str]:
-    on_path = shutil.which(NAME)
+    on_path = shutil.which(_NAME)
     if on_path is not None:
         yield on_path
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         if home:
-            yield os.path.join(home, "bin", NAME)
+            yield os.path.join(home, "bin", _NAME)
     packages = Path(sysconfig.get_path("platlib"))
-    for pattern in (f"nvidia/*/bin/{NAME}", f"triton/backends/nvidia/bin/{NAME}"):
+    for pattern in (f"nvidia/*/bin/{_NAME}", f"triton/backends/nvidia/bin/{_NAME}"):
         yield from map(str, sorted(packages.glob(pattern), reverse=True))
 
 
-@lru_cache(maxsize=16)
 def at(path: str | Path) -> Ptxas:
-    """The ptxas at a path.
+    """The ptxas at a path, or in the toolkit at a path.
 
     Raises:
-        CubinError: it cannot be run, or is another program.
+        CubinError: there is none, it cannot be run, or it is another program.
     """
+    if os.path.isdir(path):
+        names = _NAME, os.path.join("bin", _NAME)
+        inside = [os.path.join(path, name) for name in names]
+        if not any(map(os.path.isfile, inside)):
+            raise CubinError(f"{path} has no {' and no '.join(names)}: name a ptxas or its toolkit")
+        path = next(filter(os.path.isfile, inside))
     # a bare name of a file here would be looked for on the PATH
-    path = os.path.abspath(path) if os.path.isfile(path) else str(path)
+    return _at(os.path.abspath(path) if os.path.isfile(path) else str(path))
+
+
+@lru_cache(maxsize=16)
+def _at(path: str) -> Ptxas:
     code, said = _run([path, "--version"])
     found = _VERSION.search(said)
     if code != 0 or found is None:

@@ -67,15 +67,15 @@ class MachineCode:
         said = f"{words[self.kind]}: {self.source} against its PTX: {counts}"
         return said + (but if self.exceptions else "")
 
-    @property
-    def head(self) -> str:
-        """What stands behind the kernel in the first line of a report."""
+    def head(self, rechecked: str = "") -> str:
+        """What stands behind the kernel in the first line of a report. ``rechecked`` stands behind
+        the verdict on what was checked, of which a recheck is."""
         where = "in PTX" if self.form == "PTX" else "as a program"
-        proved = f"{self.without.upper()} {where}"
+        proved = f"{self.without.upper()} {where}{rechecked}"
         match self.kind:
             case "validated":
                 but = f" but for {', '.join(self.exceptions)}" if self.exceptions else ""
-                return f", machine code validated{but}"
+                return f"{rechecked}, machine code validated{but}"
             case "failed":
                 return f" in machine code, {proved}"
             case "undecided":

@@ -210,7 +210,7 @@ def brief(result: Result) -> str:
     that is open why it is."""
     shown = clean(result)
     code = shown.machine_code if isinstance(shown, Checked) else None
-    head = f"{verdict_of(shown).upper()} {shown.kernel}{code.head if code else ''}"
+    head = f"{verdict_of(shown).upper()} {shown.kernel}{code.head() if code else ''}"
     lines = (f"{line}\n" for line in _brief(shown, head))
     return inert("".join(lines))
 
@@ -310,7 +310,7 @@ def _summary(result: Result) -> str:
                 first = report.findings[0]
                 places = [story.short(loc) for loc in first.locations]
                 said = first.message if first.rule == "unsupported" else first.rule
-                code = "" if result.machine_code is None else result.machine_code.head
+                code = "" if result.machine_code is None else result.machine_code.head()
                 return f"{said} ({', '.join(places)}){code}"
             if report.for_all is not None and not report.for_all.proved:
                 why = report.for_all.obstacle
@@ -319,7 +319,7 @@ def _summary(result: Result) -> str:
                 return report.reasons[0]
             stats = report.stats
             cost = f"{count(stats.instructions, 'warp instruction')}, {count(stats.ctas, 'CTA')}"
-            cost += "" if result.machine_code is None else result.machine_code.head
+            cost += "" if result.machine_code is None else result.machine_code.head()
             given = ", ".join(report.conditions)
             return f"leaning on {given}; {cost}" if given else cost
         case Rejected(diagnostics=diagnostics):
@@ -370,11 +370,12 @@ def _head(result: Result, style: Style) -> str:
     head = f"{style.paint(verdict.upper(), verdict)} {style.bold(result.kernel)}"
     if isinstance(result, Checked) and result.report.for_all and verdict != "denied":
         head, rules = _for_values(result, result.report.for_all, style), {}
+    rechecked = ""
     if isinstance(result, Checked) and result.report.rechecked is not None:
-        head += ", rechecked" if result.report.rechecked.verdict == "certified" else ""
+        rechecked = ", rechecked" if result.report.rechecked.verdict == "certified" else ""
     given = conditions(result)
     code = result.machine_code if isinstance(result, Checked) else None
-    head += code.head if code is not None else ""
+    head += code.head(rechecked) if code is not None else rechecked
     if given and not (code is not None and code.kind == "failed"):
         return f"{head}  (leaning on {', '.join(given)})"
     return f"{head}  ({', '.join(rules)})" if rules else head
