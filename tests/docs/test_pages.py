@@ -58,7 +58,6 @@ FRAGMENTS = {
     ("pytest.md", "from tilesim import mark\nfrom my_kernels"): "my_kernels is the reader's",
     ("pytest.md", "@mark.check(gemm)"): "gemm is the reader's",
     ("pytest.md", "def test_generated(tilesim_check)"): "generate is the reader's",
-    ("pytest.md", "from hypothesis import given"): "my_pass is the reader's",
 }
 
 _FENCE = re.compile(r"^```(python|console|tile)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
