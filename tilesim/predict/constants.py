@@ -32,7 +32,7 @@ class Constants:
     far: float = 250  #: ("far_ping_pong")
     cluster_barrier: float = 175  #: ("cluster_barriers")
     #: mbarrier.arrive.release.cluster to another CTA: MEMBAR.ALL.GPU, 306 alone ("waits"), most of
-    #: a microsecond while copies are under way (docs/gpu-speed.md)
+    #: a microsecond while copies are under way (benchmarks/speed.md)
     release_cluster: float = 1400
     setmaxnreg: float = 60
 

@@ -9,7 +9,7 @@
   leaves room for a fourth stage of 128 x 256 tiles.
 
 With ``block_n=256``, four stages and a CTA per multiprocessor this is as fast as cuBLAS on an H200
-(``docs/gpu-speed.md``).
+(``benchmarks/speed.md``).
 """
 
 from __future__ import annotations
