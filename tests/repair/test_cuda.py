@@ -25,6 +25,8 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.repair import Wanted
 from tilesim.repair.cuda import Source, of_file
+from tilesim.repair.hoisted_inits import hoisted_inits
+from tilesim.repair.source_edits import SourceEdits
 from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
@@ -152,6 +154,25 @@ RING = """
   }
   if (t < 32) y[t] = acc;
 """
+#: each turn initialises the barrier again, whose phase goes on
+AGAIN = """
+  __shared__ float s[128];
+  __shared__ unsigned long long bar;
+  const int t = threadIdx.x;
+  float acc = 0;
+  for (int i = 0; i < n; ++i) {
+    if (FIRST) {
+      mb_init(&bar, 128);
+    }
+    __syncthreads();
+    s[t] = x[i * 128 + t];
+    mb_arrive(&bar);
+    mb_wait(&bar, i & 1);
+    acc += s[127 - t];
+    __syncthreads();
+  }
+  y[t] = acc;
+"""
 #: by name: the body of a kernel, the rule, and the lines of the first patch with a neighbour
 KERNELS = {
     "total": (TOTAL, "race", ["+  __syncthreads();", "   y[t] = s[31] + t;"]),
@@ -166,6 +187,9 @@ KERNELS = {
                ["-      mb_wait(&empty, i & 1);", "+      mb_wait(&empty, (i & 1) ^ 1);"]),
     "flipped": (RING.replace("EMPTY", "(i % 2) ^ 1").replace("FULL", "(i % 2) ^ 1"), "race",
                 ["-      mb_wait(&full, (i % 2) ^ 1);", "+      mb_wait(&full, (i % 2));"]),
+    "again": (AGAIN.replace("FIRST", "t == 0"), "barrier-lifetime",
+              ["+  if (t == 0) {", "+    mb_init(&bar, 128);", "+  }",
+               "   for (int i = 0; i < n; ++i) {", "-    if (t == 0) {"]),
     "peer": (PEER, "peer-exit", ["   y[r * 128 + t] = v;", "+  cluster_sync();"]),
 }  # fmt: skip
 
@@ -277,6 +301,21 @@ def test_a_repair_keeps_what_reads_see() -> None:
     assert check(right).verdict == "proved"
     assert order.reversal(right) == ""
     assert "comes before the write at" in order.reversal(wrong)
+
+
+@needs.compiler
+@pytest.mark.parametrize("first", ["t == 0 && i < 9", "t == int(acc)", "t == 0 && y[i] == 0"])
+def test_an_init_that_depends_on_the_iteration_stays_in_its_loop(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for condition, number in ((first, 0), ("t == 0", 1)):
+        head = 'extern "C" __global__ void f(const float *x, float *y, int n) {'
+        Path("k.cu").write_text(f"{HEAD}{head}{AGAIN.replace('FIRST', condition)}}}\n")
+
+        edits = SourceEdits.of(program("again", compiled(Path("k.cu").read_text())))
+        assert edits is not None
+        assert len([*hoisted_inits(edits)]) == number
 
 
 def test_statements_of_a_file() -> None:

@@ -176,13 +176,13 @@ class Source:
         self.lines = tuple(lines)
         self.text = "\n".join(lines)
         #: the same with blanks for comments, texts and directives
-        self._bare = _NOISE.sub(_blank, self.text)
+        self.bare = _NOISE.sub(_blank, self.text)
         self._starts = [0]
         for line in lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
         self.functions: list[Function] = []
         try:
-            self._outside(0, len(self._bare))
+            self._outside(0, len(self.bare))
         except _Unreadable:
             self.functions = []
 
@@ -208,8 +208,8 @@ class Source:
         return [s for s in self.statements(line) if s.around is not None and self._alone(s)]
 
     def _alone(self, statement: Statement) -> bool:
-        before = self._bare[self._starts[statement.first - 1] : statement.begin]
-        after = self._bare[statement.end : self._starts[statement.last] - 1]
+        before = self.bare[self._starts[statement.first - 1] : statement.begin]
+        after = self.bare[statement.end : self._starts[statement.last] - 1]
         return not before.strip() and not after.strip()
 
     def source(self, statement: Statement) -> str:
@@ -285,7 +285,7 @@ class Source:
             return None
         ((helper, call),) = found
         start = self._starts[line - 1]
-        begin, end = call.start(), _matching(self._bare, start + call.end() - 1) + 1 - start
+        begin, end = call.start(), _matching(self.bare, start + call.end() - 1) + 1 - start
         given = _parted(own[call.end() : end - 1])
         if own[end : end + 1] != ";" or len(given) != len(helper.parameters):
             return None
@@ -410,14 +410,14 @@ class Source:
         """Looks for functions between two places."""
         begin = place
         while place < end:
-            char = self._bare[place]
+            char = self.bare[place]
             if char in ";}":
                 begin = place + 1
             elif char == "(":
-                place = _matching(self._bare, place)
+                place = _matching(self.bare, place)
             elif char == "{":
-                close = _matching(self._bare, place)
-                head = self._bare[begin:place]
+                close = _matching(self.bare, place)
+                head = self.bare[begin:place]
                 last = re.sub(r"\b(?:const|noexcept|override|final)\b|->[^{}]*$", "", head).strip()
                 name = re.search(r"(\w+)\s*\(", re.sub(r"__\w+__\s*\([^()]*(?:\([^()]*\))*[^()]*\)",
                                                        _blank, head))  # fmt: skip
@@ -443,9 +443,9 @@ class Source:
 
     def _skip(self, place: int, end: int) -> int:
         while place < end:
-            if self._bare[place].isspace() or self._bare[place] == ";":
+            if self.bare[place].isspace() or self.bare[place] == ";":
                 place += 1
-            elif (label := _LABEL.match(self._bare, place, end)) is not None:
+            elif (label := _LABEL.match(self.bare, place, end)) is not None:
                 place = label.end()
             else:
                 break
@@ -454,22 +454,22 @@ class Source:
     def _statement(
         self, place: int, end: int, around: Block | None, above: Statement | None
     ) -> Statement:
-        word = _WORD.match(self._bare, place, end)
+        word = _WORD.match(self.bare, place, end)
         kind = word[0] if word else ""
         made = Statement("simple", place, place, self._line(place), 0, around, above)
-        if self._bare[place] == "{":
+        if self.bare[place] == "{":
             made.kind, made.end = "block", self._body(place, made)
         elif kind in ("if", "for", "while", "switch"):
             made.kind = kind
-            made.end = self._under(self._bare.index("(", place), end, made)
+            made.end = self._under(self.bare.index("(", place), end, made)
             after = self._skip_space(made.end, end)
-            if kind == "if" and re.match(r"else\b", self._bare[after:end]):
+            if kind == "if" and re.match(r"else\b", self.bare[after:end]):
                 made.end = self._sub(self._skip_space(after + len("else"), end), end, made)
         elif kind in ("do", "else", "try", "catch"):
             made.kind = kind
             made.end = self._sub(self._skip_space(place + len(kind), end), end, made)
             if kind == "do":
-                made.end = self._bare.index(";", made.end, end) + 1
+                made.end = self.bare.index(";", made.end, end) + 1
         else:
             made.end = self._simple(place, end)
         made.last = self._line(made.end - 1)
@@ -477,33 +477,33 @@ class Source:
 
     def _under(self, bracket: int, end: int, made: Statement) -> int:
         """The statement that a condition in brackets is for."""
-        return self._sub(self._skip_space(_matching(self._bare, bracket) + 1, end), end, made)
+        return self._sub(self._skip_space(_matching(self.bare, bracket) + 1, end), end, made)
 
     def _sub(self, place: int, end: int, made: Statement) -> int:
-        if place < end and self._bare[place] == "{":
+        if place < end and self.bare[place] == "{":
             return self._body(place, made)
-        if place < end and self._bare[place] == ";":
+        if place < end and self.bare[place] == ";":
             return place + 1
         statement = self._statement(place, end, None, made)
         made.inner.append(statement)
         return statement.end
 
     def _body(self, place: int, made: Statement) -> int:
-        close = _matching(self._bare, place)
+        close = _matching(self.bare, place)
         block = Block(self._line(place), self._line(close), [])
         self._block(place + 1, close, block, made)
         return close + 1
 
     def _skip_space(self, place: int, end: int) -> int:
-        while place < end and self._bare[place].isspace():
+        while place < end and self.bare[place].isspace():
             place += 1
         return place
 
     def _simple(self, place: int, end: int) -> int:
         while place < end:
-            if self._bare[place] in _OPENS:
-                place = _matching(self._bare, place)
-            elif self._bare[place] == ";":
+            if self.bare[place] in _OPENS:
+                place = _matching(self.bare, place)
+            elif self.bare[place] == ";":
                 return place + 1
             place += 1
         return end

@@ -20,6 +20,7 @@ from tilesim.mistakes.context import Facts, Focus, has, names
 from tilesim.mistakes.edits import Edit
 from tilesim.mistakes.table import FAMILIES, mends, mends_of_rule
 from tilesim.records import dataclass, field
+from tilesim.repair.hoisted_inits import hoisted_inits
 from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.transforms.rewrite import edited, statements
@@ -150,6 +151,8 @@ class Search:
         if source_edits is None:
             yield from edits
             return
+        if any(finding.rule == "barrier-lifetime" for finding in trial.findings):
+            yield from hoisted_inits(source_edits)
         others: list[Edit] = []
         seen: set[object] = set()
         for edit in edits:

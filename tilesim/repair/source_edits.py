@@ -84,7 +84,7 @@ class SourceEdits:
     # ------------------------------------------------------------------ lines of instructions
 
     @cached_property
-    def _lines(self) -> tuple[tuple[int, ...], ...]:
+    def lines(self) -> tuple[tuple[int, ...], ...]:
         """By instruction, its lines in the file: in the kernel, then in a function called there."""
         return tuple(
             tuple(loc.line for loc in i.loc.places if loc.file == self.source.file and loc.line)
@@ -93,7 +93,7 @@ class SourceEdits:
 
     def _line(self, number: int, function: Function) -> int | None:
         """The line of an instruction in a function."""
-        lines = self._lines[number]
+        lines = self.lines[number]
         return next((n for n in lines if function.first <= n <= function.last), None)
 
     @cached_property
@@ -110,7 +110,7 @@ class SourceEdits:
         """Where a patch would put what an edit has before (``late``: behind) an instruction: in the
         kernel, then in a function that is called there."""
         back = _goes_back(self.mir, number)
-        for line in self._lines[number]:
+        for line in self.lines[number]:
             function = self.source.function(line)
             whole = self.source.whole(line)
             if function is None or not whole:
@@ -193,13 +193,13 @@ class SourceEdits:
         whole = [c for c in copies if any(isinstance(self.mir.code[n].what, Op) for n, _ in c)]
         return whole or [c for c in copies if c]
 
-    def _inside(self, loop: frozenset[int], statement: Statement, function: Function) -> bool:
+    def is_inside(self, loop: frozenset[int], statement: Statement, function: Function) -> bool:
         """Whether all that a loop does is of one statement."""
         lines = (self._line(n, function) for n in loop if is_anchor(self.mir.code[n].what))
         return all(n is None or statement.first <= n <= statement.last for n in lines)
 
     @cached_property
-    def _bodies(self) -> dict[int, frozenset[int]]:
+    def bodies(self) -> dict[int, frozenset[int]]:
         """By the first instruction of a loop, all of its instructions."""
         graph = graph_of(self.mir)
         found: dict[int, set[int]] = {}
@@ -211,20 +211,20 @@ class SourceEdits:
     def _around(self, number: int, statement: Statement, function: Function) -> frozenset[int]:
         """The loops of machine code that an instruction is in and its statement is not all of."""
         return frozenset(
-            head for head, body in self._bodies.items()
-            if number in body and not self._inside(body, statement, function)
+            head for head, body in self.bodies.items()
+            if number in body and not self.is_inside(body, statement, function)
         )  # fmt: skip
 
     def _ahead(self, number: int, statement: Statement, function: Function) -> Spot | None:
         """Before the first anchor of a statement; before the loop that is all in the statement."""
         heads = [number, *(
-            head for head, body in self._bodies.items()
-            if number in body and self._inside(body, statement, function)
+            head for head, body in self.bodies.items()
+            if number in body and self.is_inside(body, statement, function)
         )]  # fmt: skip
         first = min(heads)
         if first == number:
             return Spot(self._before_loads(number, statement, function), late=False)
-        if first and _falls_through(self.mir.code[first - 1].what):
+        if first and falls_through(self.mir.code[first - 1].what):
             return Spot(first - 1, late=True)
         return None
 
@@ -391,7 +391,7 @@ class SourceEdits:
         found: set[int] = set()
         last: tuple[Statement, Function] | None = None
         for number in numbers:
-            for line in self._lines[number][:1]:
+            for line in self.lines[number][:1]:
                 function = self.source.function(line)
                 whole = self.source.whole(line)
                 if function is None or not whole:
@@ -400,7 +400,7 @@ class SourceEdits:
                 found.add(id(whole[-1]))
         return last if len(found) == 1 else None
 
-    def _all(self, statement: Statement, function: Function) -> tuple[int, ...]:
+    def anchors_of(self, statement: Statement, function: Function) -> tuple[int, ...]:
         """The anchors that a statement has, in all copies."""
         return tuple(
             n for n in self._anchors
@@ -422,11 +422,11 @@ class SourceEdits:
         if found is None:
             return None
         statement, function = found
-        every = self._all(statement, function)
+        every = self.anchors_of(statement, function)
         patch = self._without(statement)
         kinds = {type(self.mir.code[n].what) for n in numbers}
         if patch is None or any(
-            type(self.mir.code[n].what) not in kinds or not _synchronises(self.mir.code[n].what)
+            type(self.mir.code[n].what) not in kinds or not synchronises(self.mir.code[n].what)
             for n in every
         ):
             return None
@@ -472,12 +472,12 @@ class SourceEdits:
     def _arriving_elsewhere(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
         """A call that arrives on the barriers of other CTAs, and another count of the inits."""
         arrivals = {n: new for n, new in edit.instead.items() if _arrives(before[n])}
-        lines = {self._lines[n][:1] for n in arrivals}
+        lines = {self.lines[n][:1] for n in arrivals}
         if len(lines) != 1 or not next(iter(lines)):
             return
         ((line,),) = lines
         same = [
-            n for n, i in enumerate(self.mir.code) if self._lines[n][:1] == (line,)
+            n for n, i in enumerate(self.mir.code) if self.lines[n][:1] == (line,)
             and _arrives(i.what)
         ]  # fmt: skip
         if sorted(same) != sorted(arrivals):
@@ -492,7 +492,7 @@ class SourceEdits:
         counts: dict[tuple[int, ...], dict[int, Instead]] = {}
         counted: list[str] = []
         for number, new in rest.items():
-            counts.setdefault(self._lines[number][:1], {})[number] = new
+            counts.setdefault(self.lines[number][:1], {})[number] = new
         for part in counts.values():
             made = next(self._exchanged(replace(edit, instead=part), before), None)
             if made is None:
@@ -513,7 +513,7 @@ class SourceEdits:
     def _exchanged(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
         """Another number in a line, wherever the line has made an instruction with the old one; or
         the other parity."""
-        lines = {self._lines[n][:1] for n in edit.instead}
+        lines = {self.lines[n][:1] for n in edit.instead}
         if len(lines) != 1 or not next(iter(lines)):
             return
         ((line,),) = lines
@@ -526,7 +526,7 @@ class SourceEdits:
         kind, name, was, worth = pair
         same = [
             n for n in range(len(self.mir.code))
-            if self._lines[n][:1] == (line,) and type(self.mir.code[n].what) is kind
+            if self.lines[n][:1] == (line,) and type(self.mir.code[n].what) is kind
             and whole_number(getattr(self.mir.code[n].what, name)) == was
         ]  # fmt: skip
         if sorted(same) != sorted(edit.instead):
@@ -545,7 +545,7 @@ class SourceEdits:
         """The other parity in a line that waits, if one argument there says the last bit of
         something."""
         waits = [n for n in range(len(self.mir.code))
-                 if self._lines[n][:1] == (line,) and _waits(self.mir.code[n].what)]  # fmt: skip
+                 if self.lines[n][:1] == (line,) and _waits(self.mir.code[n].what)]  # fmt: skip
         own = self.source.lines[line - 1]
         code = own.partition("//")[0]
         found = [*_PARITY.finditer(code)]
@@ -579,7 +579,7 @@ def _loads(what: Stmt | Control) -> TypeGuard[Op]:
     )  # fmt: skip
 
 
-def _synchronises(what: Stmt | Control) -> bool:
+def synchronises(what: Stmt | Control) -> bool:
     if not isinstance(what, Op):
         return False
     effects = what.effects()
@@ -613,7 +613,7 @@ def _goes_back(mir: Mir, number: int) -> bool:
     return isinstance(what, Branch) and what.target <= number
 
 
-def _falls_through(what: Op | Control) -> bool:
+def falls_through(what: Op | Control) -> bool:
     return not isinstance(what, Switch) and not (isinstance(what, Branch) and what.cond is None)
 
 
