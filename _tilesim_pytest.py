@@ -31,16 +31,18 @@ if TYPE_CHECKING:
     from tilesim import Kernel, Program, Report
     from tilesim.checker.assumptions import Leaning
     from tilesim.errors import InvalidProgram
+    from tilesim.report.machine_code import MachineCode
     from tilesim.triton.testing import Checks
 
 MARKER = "tilesim"
 #: what the marker and the fixture take besides the kernel and its parameters
-OPTIONS = frozenset(
-    {"expect", "accept", "strict", "budget", "schedules", "seed", "inputs", "deny", "for_all"}
-)
+OPTIONS = frozenset({
+    "expect", "accept", "strict", "budget", "schedules", "seed", "inputs", "deny", "for_all",
+    "sass",
+})  # fmt: skip
 TRITON = "triton_check"
 #: what the marker of that name takes
-TRITON_OPTIONS = OPTIONS - {"inputs", "for_all"} | {"target", "strict_values"}
+TRITON_OPTIONS = OPTIONS - {"inputs", "for_all", "sass"} | {"target", "strict_values"}
 #: the property of a test's report that says what was launched
 _LAUNCHED = "tilesim.launched"
 #: the property with the functions of what was left out of a test as tensors have no values
@@ -71,6 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tilesim-recheck", action="store_true",
         help="recheck each proof with the proof kernel, which shares no code with what finds them",
+    )  # fmt: skip
+    group.addoption(
+        "--tilesim-sass", action="store_true",
+        help="also compare the machine code that NVRTC makes of kernels with its PTX",
     )  # fmt: skip
     group.addoption(
         "--tilesim-strict-values", "--strict-values", action="store_true",
@@ -111,7 +117,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{MARKER}(kernel, params={{}}, expect='', accept='', deny=(), strict, budget, schedules, "
-        "seed, inputs): check a kernel, for every combination of the parameters' values",
+        "seed, inputs, sass=False): check a kernel, for every combination of the parameters' "
+        "values",
     )
     config.addinivalue_line(
         "markers",
@@ -399,8 +406,8 @@ class Checker:
             expect: the rule that must be found; the test fails if it is not.
             accept: ``"bounded"`` passes kernels that failed on no schedule tried.
             options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs``, ``for_all`` of
-                `tilesim.check`, and ``deny``, names of what a proof must not lean on; the command
-                line's options come first.
+                `tilesim.check`; ``deny``, names of what a proof must not lean on; ``sass``: also
+                compare the machine code that NVRTC makes of it. The command line's come first.
         """
         __tracebackhide__ = True
         from tilesim import Kernel, Program
@@ -417,14 +424,18 @@ class Checker:
         name = _name(subject, params or {})
         options |= chosen(self.node.config)
         against = _denied(options.pop("deny", ()))
+        sass = options.pop("sass", False) or self.node.config.getoption("tilesim_sass")
+        if sass and options.get("for_all"):
+            raise pytest.UsageError("sass compares the machine code of one program: no for_all")
         try:
             program, report = self._check(subject, dict(params or {}), options)
         except InvalidProgram as error:
             self._rejected(name, error, expect)
             return None
-        witness = self._record(report)
+        report, code = _with_machine_code(name, program, report) if sass else (report, None)
+        witness = self._record(report, code)
         leaning = against(report)
-        text = _text(name, program, report, witness, leaning)
+        text = _text(name, program, report, witness, leaning, code)
         if expect:
             if expect not in report.rules:
                 pytest.fail(f"{name}: expected {expect}, but the check says\n{text}", pytrace=False)
@@ -454,7 +465,7 @@ class Checker:
         if not expect or expect not in rules:
             pytest.fail(f"{name} is rejected by the verifier:\n{error}", pytrace=False)
 
-    def _record(self, report: Report) -> Path | None:
+    def _record(self, report: Report, code: MachineCode | None) -> Path | None:
         """Puts the verdict into the test's properties (junit) and the witness into a file."""
         properties = {
             "verdict": report.overall,
@@ -464,6 +475,7 @@ class Checker:
             "rules": " ".join(dict.fromkeys(f.rule for f in report.findings)),
             "leans_on": " ".join(report.conditions),
             "rechecked": "" if report.rechecked is None else report.rechecked.verdict,
+            "machine_code": "" if code is None else code.kind,
         }
         path = None
         folder: Path | None = self.node.config.getoption("tilesim_witness_dir")
@@ -536,14 +548,27 @@ def _denied(names: str | Iterable[str]) -> Callable[[Report], tuple[Leaning, ...
     return lambda report: denied(report.leanings, known)
 
 
+def _with_machine_code(
+    name: str, program: Program, report: Report
+) -> tuple[Report, MachineCode | None]:
+    """The report with what the machine code says that NVRTC makes of the program."""
+    from tilesim.cli.sass import Sass
+    from tilesim.limits import Timer
+    from tilesim.loader.target import Target
+
+    return Sass().of(Target(name, "", program=program), program, report, Timer(None))
+
+
 def _text(
-    name: str, program: Program, report: Report, witness: Path | None, leaning: tuple[Leaning, ...]
-) -> str:
+    name: str, program: Program, report: Report, witness: Path | None,
+    leaning: tuple[Leaning, ...], code: MachineCode | None,
+) -> str:  # fmt: skip
     """The report as ``tilesim check`` prints it."""
     from tilesim.report.result import Checked
     from tilesim.report.text import result_text
 
-    text = result_text(Checked(name, program.target.name, report, denied=leaning))
+    checked = Checked(name, program.target.name, report, denied=leaning, machine_code=code)
+    text = result_text(checked)
     if witness is not None:
         text += f"  witness   {witness}\n"
     return text

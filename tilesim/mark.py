@@ -24,7 +24,8 @@ def check(
         expect: the rule that the check must find; without one it must find nothing.
         accept: ``"bounded"`` also passes kernels that are not proved but failed on no schedule.
         options: ``strict``, ``budget``, ``schedules``, ``seed`` and ``inputs`` of `tilesim.check`;
-            ``deny``: names of what a proof must not lean on (`tilesim.checker.assumptions`).
+            ``deny``: names of what a proof must not lean on (`tilesim.checker.assumptions`);
+            ``sass``: also compare the machine code that NVRTC makes of it with its PTX.
     """
     import pytest
 

@@ -147,6 +147,42 @@ def test_bad(tilesim_check):
     assert "not reached" not in result.stdout.str().replace('"not reached"', "")
 
 
+def test_machine_code_is_compared_if_asked(run: Run) -> None:
+    tests = """
+import pytest
+from tilesim.errors import TilesimError
+
+@mark.check(ring, sass=True)
+def test_marked(tilesim_report):
+    assert "machine-values" in {one.name for one in tilesim_report.leanings}
+
+def test_none(tilesim_check, monkeypatch):
+    def nothing(program):
+        raise TilesimError("there is none")
+    monkeypatch.setattr("tilesim.cli.sass._emitted", nothing)
+    assert tilesim_check(ring, sass=True, accept="bounded").verdict == "bounded"
+    tilesim_check(ring, sass=True)
+
+def test_not_asked(tilesim_check):
+    assert "machine-code" in {one.name for one in tilesim_check(ring).leanings}
+
+def test_all(tilesim_check):
+    tilesim_check(ring, sass=True, for_all="trips")
+"""
+    result = run(tests, "--junit-xml=out.xml")
+    result.assert_outcomes(passed=2, failed=2)
+    text = result.stdout.str()
+    assert "BOUNDED ring, PROVED as a program, machine code not compared" in text
+    assert "sass compares the machine code of one program: no for_all" in text
+    marked, *_ = ElementTree.parse("out.xml").getroot().iter("testcase")
+    properties = {one.get("name"): one.get("value") for one in marked.iter("property")}
+    assert properties["tilesim.machine_code"] == "validated"
+    result = run(
+        "\ndef test_not_asked(tilesim_check): tilesim_check(ring)\n", "--tilesim-sass", "-rA"
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_open_verdicts_fail_unless_accepted(run: Run) -> None:
     result = run(
         """

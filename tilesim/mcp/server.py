@@ -85,6 +85,9 @@ class Tools:
             list[str] | None,
             Field(description="Prove it for every value of a parameter: NAME or NAME=1..64."),
         ] = None,
+        sass: Annotated[
+            bool, Field(description="Also compare the machine code with the PTX: `machine_code`.")
+        ] = False,
         seconds: Seconds = None,
     ) -> dict[str, Any]:
         """Check kernels for deadlocks, races and misuse of barriers on every schedule.
@@ -92,7 +95,8 @@ class Tools:
         Returns the JSON of `tilesim check --format json`: per kernel a verdict, what it covers,
         findings with lines, causes and fixes, reasons, and diagnostics of what is rejected.
         """
-        return await self._check(targets, params, launch, strict, for_all, seconds, ())
+        options = ("--sass",) if sass else ()
+        return await self._check(targets, params, launch, strict, for_all, seconds, options)
 
     async def suggest(
         self,
