@@ -39,8 +39,8 @@ def campaigns(text: str) -> str:
 
 def _table(record: dict[str, Any]) -> str:
     rows = [
-        "| campaign | compares | programs | contradictions | last run | of these |",
-        "|---|---|--:|--:|---|--:|",
+        "| campaign | compares | programs | contradictions | in the last run |",
+        "|---|---|--:|--:|---|",
     ]
     for name, campaign in record.items():
         runs = campaign["runs"]
@@ -48,7 +48,7 @@ def _table(record: dict[str, Any]) -> str:
         last = runs[-1]
         rows.append(
             f"| `{name}` | {campaign['compares']} | {programs:,} | {wrong} | "
-            f"{last['date']}: {last['programs']:,} | {last['contradictions']} |"
+            f"{last['contradictions']} of {last['programs']:,} |"
         )
     return "\n".join(rows) + "\n"
 
