@@ -49,15 +49,12 @@ assert report.verdict == "proved"
 assert ts.check(once(arrivals=2)).rules == {"deadlock"}
 ```
 
-`print(report)` shows what `tilesim check` prints. In a notebook a `Report` as the value of a cell
-is shown as the page that `tilesim check --html` writes; a `Kernel` or a `Program` is checked, for
-some seconds at most, and then shown like that. `help(once)` has the kernel's own text and
-parameters.
+`print(report)` shows what `tilesim check` prints. A notebook shows a `Report` as the page that
+`tilesim check --html` writes, and checks a `Kernel` or a `Program` for some seconds.
 """
 
 _STRATEGIES = """\
-For property tests with hypothesis (the extra `strategies`); `help(tilesim.strategies.pipeline)` has
-parameters and the whole text.
+For property tests with hypothesis (the extra `strategies`): see [fuzzing](../fuzzing.md#strategies).
 """
 
 #: characters of a signature on one line
@@ -173,11 +170,8 @@ def page() -> str:
     """The whole page."""
     lines = [line for name, thing in public() for line in entry(name, thing)]
     lines += ["", "## `tilesim.strategies`", "", _STRATEGIES, ""]
-    lines += [
-        f"* `{name}`: {_first(getattr(strategies, name))}"
-        for name in strategies.__all__
-        if callable(getattr(strategies, name))
-    ]
+    names = (name for name in strategies.__all__ if callable(getattr(strategies, name)))
+    lines += [", ".join(f"`{name}`" for name in names) + "."]
     lines += ["", "## Types", "", "Names in signatures that stand for others:", ""]
     lines += [f"* `{name}`: `{_type(alias)}`" for name, alias in _ALIASES.items()]
     return re.sub(r"\n{3,}", "\n\n", _HEAD + "\n".join(lines)).rstrip() + "\n"
