@@ -54,7 +54,7 @@ assert ts.check(once(arrivals=2)).rules == {"deadlock"}
 """
 
 _STRATEGIES = """\
-For property tests with hypothesis (the extra `strategies`): see [fuzzing](../fuzzing.md#strategies).
+For property tests with hypothesis (extra `strategies`): see [fuzzing](../fuzzing.md#strategies).
 """
 
 #: characters of a signature on one line
