@@ -185,6 +185,44 @@ def test_a_kernel_without_ptx_is_unsupported_with_what_is_known_of_it(
     assert tilesim_cli("show", "--mir", "k.cubin").exit_code == 2
 
 
+def test_an_inventory_of_machine_code(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    Path("folder").mkdir()
+    cubin = image(SOURCE, lines=False).data
+    Path("folder/k.cubin").write_bytes(cubin)
+    Path("folder/prog").write_bytes(program((64, fatbin(entry(cubin, kind=2)))))
+    said = tilesim_cli("show", "folder/k.cubin::k").output
+    assert said.startswith("INVENTORY folder/k.cubin::k\n")
+    assert "which proves nothing; numbers compared: 1 agree, 1 differ, 0 not known" in " ".join(
+        said.split()
+    )
+    assert "mbarrier  0x400: differs: it expects 1, and 0 arrive" in said
+    assert "barrier   0: agrees: it is of 64 threads, and these come to it" in said
+    document = json.loads(tilesim_cli("show", "folder", "--format", "json").output)
+    assert [one["file"] for one in document["kernels"]] == ["folder/k.cubin", "folder/prog"]
+    (row,) = document["kernels"][1]["mbarriers"]
+    assert (row["addresses"], row["expects"], row["bytes"]) == ([0x400], 1, None)
+    assert row["arrivals"] == {"answer": "differs", "why": "it expects 1, and 0 arrive"}
+    assert [site["kind"] for site in row["sites"]] == ["init", "wait", "wait"]
+    result = tilesim_cli("show", "folder", "--kernel", "other")
+    assert (result.exit_code, result.stderr) == (2, "error: folder has no kernel other\n")
+
+
+def test_files_of_a_folder_that_cannot_be_read_are_named(write: Write, tilesim_cli: Invoke) -> None:
+    write("x", "")
+    Path("folder").mkdir()
+    cubin = image(SOURCE, lines=False).data
+    Path("folder/a.cubin").write_bytes(cubin[:200])
+    Path("folder/b.cubin").write_bytes(cubin)
+    result = tilesim_cli("show", "folder")
+    assert result.exit_code == 0
+    assert "INVENTORY folder/b.cubin::k" in result.output
+    assert "not read: folder/a.cubin" in result.output
+    assert tilesim_cli("show", "folder/a.cubin").exit_code == 2
+    result = tilesim_cli("show", "folder/b.cubin", "--time-limit", "0.001s")
+    assert "the time was over after 0 kernels (--time-limit)" in result.output
+
+
 def test_a_folder_has_cubins_but_not_those_beside_their_ptx(
     write: Write, tilesim_cli: Invoke
 ) -> None:

@@ -95,6 +95,7 @@ loader: .loader.programs
 # most targets are no machine code
 loader: .loader.machine_code .loader.dumps
 cli.check: .cli.sass
+cli.show: .cli.show_machine_code
 cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code
 loader.machine_code: .autopsy.ptx_lines .cubin.disassembly

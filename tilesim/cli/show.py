@@ -1,17 +1,31 @@
-"""``tilesim show``: a kernel as text, as a tree or as the machine runs it."""
+"""``tilesim show``: a kernel as text or as the machine runs it; the inventory of machine code."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from tilesim.cli import completing
-from tilesim.cli.options import FILE, deliver, format_option, target_options
+from tilesim.cli.options import (
+    FILE,
+    deliver,
+    format_option,
+    say,
+    style_for,
+    target_options,
+    time_option,
+)
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
+from tilesim.layout import PLAIN
 from tilesim.loader import Given, Target, load_one
+from tilesim.loader.code_kind import kind_of
+from tilesim.loader.names import split
 from tilesim.report.document import SCHEMA
 
 
@@ -33,16 +47,30 @@ from tilesim.report.document import SCHEMA
     "-o", "--output", type=FILE,
     help="Where to write it; stdout without it.",
 )  # fmt: skip
+@time_option("--time-limit", "5m", "What the inventories of all kernels of machine code may take.")
 @format_option
 @target_options
 def command(
     target: str, mir: bool, plain: bool, locations: bool, output: Path | None,
-    output_format: str, given: Given,
+    time_limit: timedelta, output_format: str, given: Given,
 ) -> None:  # fmt: skip
-    """Print one kernel in the text form (.tile), or with --mir as the machine's program.
+    """Print one kernel in the text form (.tile), or with --mir as the machine's program. Of machine
+    code (cubins, fatbins, programs, libraries, folders of these): an inventory of each kernel.
 
     Exit: 0, or 2 usage or input error.
     """
+    place = split(target)[0]
+    if not mir and (kind_of(place) is not None or os.path.isdir(place)):
+        from tilesim.cli.show_machine_code import show  # most targets are no machine code
+
+        style = style_for(sys.stdout) if output is None else PLAIN
+        inventories = show(target, given, time_limit, output_format, style)
+        if inventories is not None and output is None and output_format == "text":
+            say(inventories, colour=style.colour)
+        elif inventories is not None:
+            deliver(inventories, output)
+        if inventories is not None:
+            return
     found = load_one(target, given)
     if plain and (found.ptx is None or not mir):
         raise UsageError("--plain is a form of PTX, and goes with --mir")

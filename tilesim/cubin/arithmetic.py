@@ -545,6 +545,30 @@ def _predicates(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
     return both(inner, constant(1))
 
 
+def _packed(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """``P2R R, PR, old, mask``: predicates as bits of a register."""
+    found = _sources(list(operands[2:]))
+    if operands[:2] != (register, "PR") or found is None or len(found) != 2:
+        return None
+    old, mask = found
+    if mask.op != "constant":
+        return None
+    named = [n for n in range(_PREDICATES) if mask.number >> n & 1]
+    bits_of = [Term("shl", (read(f"P{n}"), constant(n))) for n in named]
+    return _sum_of(both(old, constant(~mask.number)), *bits_of)
+
+
+def _unpacked(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """``R2P PR, R, mask``: bits of a register as predicates; others stay what they are."""
+    found = _sources(list(operands[1:]))
+    if operands[0] != "PR" or found is None or len(found) != 2 or found[1].op != "constant":
+        return None
+    bit = 1 << int(register.removeprefix("P"))
+    if not found[1].number & bit:
+        return read(register)
+    return Term("nonzero", (both(found[0], constant(bit)),))
+
+
 def _compare(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
     how, joins = modifiers & _COMPARISONS, modifiers & _JOINS.keys()
     if len(operands) != 5 + ("EX" in modifiers) or len(how) != 1 or len(joins) != 1:
@@ -644,6 +668,8 @@ def _to_uniform(modifiers: Modifiers, operands: tuple[str, ...], register: str) 
 
 #: selects bits 0-7 of the first operand over bits 0-23 of the last one: ``mapa``
 _CTA_OVER_ADDRESS = 0x654
+#: predicates of a thread
+_PREDICATES = 7
 _COMPARISONS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 #: the LUTs by which the result of a comparison and a predicate are joined
 _JOINS = {"AND": 0xC0, "OR": 0xFC, "XOR": 0x3C}
@@ -669,6 +695,8 @@ _RULES: Mapping[
     "LEA": (_load_effective, frozenset({"HI", "X", "SX32"})),
     "SHF": (_funnel, _SIGNS | {"L", "R", "W", "U64", "S64", "HI"}),
     "LOP3": (_logic, frozenset({"LUT", "PAND"})),
+    "P2R": (_packed, _NONE),
+    "R2P": (_unpacked, _NONE),
     "PLOP3": (_predicates, frozenset({"LUT"})),
     "ISETP": (_compare, _SIGNS | {"U64", "S64", "EX"} | _COMPARISONS | _JOINS.keys()),
     "POPC": (_counted("count"), _NONE),

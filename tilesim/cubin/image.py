@@ -39,6 +39,8 @@ _PARAM_CBANK, _REQNTID, _MAXNTID, _KPARAM = 0x0A, 0x10, 0x05, 0x17
 _BRANCHES, _CLUSTER, _REGISTERS = 0x34, 0x3D, 0x2F
 _MBARRIERS, _NAMED_BARRIERS = 0x38, 0x4C
 _CUDA_VERSION = 0x37
+#: the constant bank in which ptxas keeps what it has made itself
+TABLES = 2
 #: of ``.nv.compat``: which other targets its code runs on; this value: none, it was for ``sm_NNa``
 _ISA_CLASS, _OWN_ARCH = 0x09, 1
 #: forms of a record: its value is one byte; as many bytes as it says follow. Else two bytes
@@ -318,6 +320,12 @@ class Image:
             named_barriers=found[_NAMED_BARRIERS].value if _NAMED_BARRIERS in found else 0,
             toolkit=_toolkit(found.get(_CUDA_VERSION)),
         )
+
+    def tables(self, function: Symbol) -> bytes:
+        """The constants that ptxas has made for a function: tables of the targets of branches, in
+        bank `TABLES`; none if there are none."""
+        section = self.section(f".nv.constant{TABLES}.{function.name}")
+        return b"" if section is None else self.contents(section)
 
     def _branches(self, name: str, data: bytes) -> dict[int, tuple[int, ...]]:
         """Of each ``BRX``: its pc, two halves that are 0, how many targets, and these."""

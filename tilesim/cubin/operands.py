@@ -170,6 +170,8 @@ _WRITE_PREDICATES = {
     "ISETP": 2, "UISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UPLOP3": 2,
     "UFSETP": 2, "FCHK": 1, "PSETP": 2,
 }  # fmt: skip
+#: shapes of ``LDTM`` of which ``x1`` writes one register; the first is written without a name
+_ONE_REGISTER = ("32dp32bit", "16dp64bit", "16dp32bit_t0_t15", "16dp32bit_t16_t31")
 #: opcodes whose results lie in two groups of registers, as those of loads of 256 bits (``ENL2``)
 _TEXTURES = frozenset({"TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ"})
 _ALL_PREDICATES = tuple(f"P{n}" for n in range(7))
@@ -228,11 +230,13 @@ def _width(base: str, modifiers: list[str], operands: tuple[str, ...]) -> int:
         return int(shape[2]) // 2 if shape else 256
     if base == "LDTM":
         count = next((int(m[1:]) for m in modifiers if re.match(r"x\d+$", m)), 1)
-        # 16x256b.x1 takes 4, 16x128b 2, 16x64b and 32x32b 1
-        return count * 4
+        # 16x256b.x1 takes 4, 16x128b 2, 16x64b and 32x32b 1; what else there is is not known
+        widths = {"16dp256bit": 4, "16dp128bit": 2, **dict.fromkeys(_ONE_REGISTER, 1)}
+        shapes = [m for m in modifiers if not re.match(r"x\d+$", m)] or [_ONE_REGISTER[0]]
+        return count * max(widths.get(shape, 4) for shape in shapes)
     if base == "CS2R":
         return 1 if "32" in modifiers else 2
-    if base == "LEPC" or base == "SYNCS":
+    if base in ("LEPC", "SYNCS", "FADD2", "FMUL2", "FFMA2"):
         return 2
     sizes = {"64": 2, "96": 3, "128": 4, "256": 8, "WIDE": 2, "F64": 2, "S64": 2, "U64": 2}
     most = max((sizes.get(one, 1) for one in modifiers), default=1)

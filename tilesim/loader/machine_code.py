@@ -117,7 +117,8 @@ class ClosedKernel:
             f"there is no PTX of {readable(self.name)}{others}, and of machine code alone nothing "
             f"is proved; {first} {known}",
             f"compile with -lineinfo, or with PTX ({fatbin.architecture()}); `tilesim capture "
-            "--ptxas` keeps the PTX that a build makes; of a hang `tilesim autopsy` reads a dump",
+            "--ptxas` keeps the PTX that a build makes; `tilesim show` lists the barriers in the "
+            "machine code; of a hang `tilesim autopsy` reads a dump",
         )  # fmt: skip
 
 
@@ -157,14 +158,7 @@ class MachineCode:
         Raises:
             TargetError: it cannot be read, or is damaged.
         """
-        data = _bytes(self.path)
-        if self.kind == "cubin":
-            return (_image(data, str(self.path)),)
-        try:
-            inside = fatbin.cubins(data) if self.kind == "fatbin" else _of_program(data)
-            return tuple(_image(one, f"{self.path}: cubin {n}") for n, one in enumerate(inside, 1))
-        except fatbin.FatbinError as error:
-            raise TargetError(f"{self.path}: {error}") from error
+        return tuple(each_image(self.path))
 
     @cached_property
     def embedded(self) -> tuple[EmbeddedPtx, ...]:
@@ -284,6 +278,26 @@ def _is_kernel(image: Image, one: Symbol) -> bool:
 def symbol_of(image: Image, kernel: str) -> Symbol | None:
     """The kernel of a name in a cubin; raises like `kernels_of`."""
     return next((one for one in kernels_of(image) if one.name == kernel), None)
+
+
+def each_image(path: Path) -> Iterator[Image]:
+    """The cubins in a file of machine code, one after the other: a library may hold more than fits
+    into memory.
+
+    Raises:
+        TargetError: it cannot be read, or is damaged.
+    """
+    data = _bytes(path)
+    kind = kind_of(path)
+    if kind == "cubin":
+        yield _image(data, str(path))
+        return
+    try:
+        inside = fatbin.cubins(data) if kind == "fatbin" else _of_program(data)
+        for number, one in enumerate(inside, 1):
+            yield _image(one, f"{path}: cubin {number}")
+    except fatbin.FatbinError as error:
+        raise TargetError(f"{path}: {error}") from error
 
 
 def read(path: Path) -> MachineCode:
