@@ -352,6 +352,8 @@ def test_a_cubin_beside_the_ptx_is_taken_if_it_was_made_of_it(
     assert "validated: the code of k.cubin, which is what ptxas 13.0.88" in said
     said = " ".join(tilesim_cli("check", "k.ptx", "--sass").output.split())
     assert "the code of k.cubin has no lines; there is no ptxas" in said
+    said = tilesim_cli("check", "k.ptx", "--sass", "-q").output
+    assert "machine code not compared: the code of k.cubin has no lines; there is" in said
 
 
 def test_code_of_another_architecture_of_the_family_is_not_passed_over(
@@ -415,4 +417,8 @@ def test_an_instruction_that_is_taken_out_of_the_machine_code_is_missed(
     result = tilesim_cli("check", cubin, "--sass")
     assert result.exit_code == 1
     assert result.output.startswith("FAILED k.cubin::k in machine code, PROVED in PTX")
-    assert "bar" in result.output
+    assert "k.cubin.ptx:42 | bar.sync" in result.output
+    put("other.cubin", image(RIGHT).data, CUBIN_LAUNCH)
+    several = tilesim_cli("check", cubin, "other.cubin", "--sass").stdout
+    assert several.startswith(result.stdout)
+    assert tilesim_cli("check", cubin, "other.cubin", "--sass", "-j", "2").stdout == several

@@ -192,6 +192,8 @@ class Session:
             if known is not None and self._is_all(number, target, known):
                 continue
             self._say_doing(target.id)
+            if not self._here and target.ptx is not None and target.ptx.embedded is not None:
+                target.ptx.embedded.show_lines()  # it is read where the kernel is checked
             yield Task(
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,

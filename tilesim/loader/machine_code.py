@@ -60,11 +60,15 @@ class EmbeddedPtx:
         """
         return _module(self, kernel)
 
+    def show_lines(self) -> None:
+        """From now on reports show lines of the text, which is in no file."""
+        lines = self.text.splitlines(keepends=True)
+        linecache.cache[self.file] = (len(self.text), None, lines, self.file)
+
 
 @lru_cache(maxsize=1)
 def _module(ptx: EmbeddedPtx, kernel: str) -> Module:
-    lines = ptx.text.splitlines(keepends=True)
-    linecache.cache[ptx.file] = (len(ptx.text), None, lines, ptx.file)
+    ptx.show_lines()
     module = read_ptx(ptx.text, ptx.file)
     symbol = None if ptx.image is None else symbol_of(ptx.image, kernel)
     if ptx.image is None or symbol is None:

@@ -227,6 +227,8 @@ def _brief(result: Result, head: str) -> Iterator[str]:
         case Checked(denied=(one, *_)):
             at = f"{one.locs[0]}: " if one.locs else ""
             yield f"{at}{head}: {one.name}: {one.text}"
+        case Checked(machine_code=code) if code is not None and code.kind == "none":
+            yield f"{head}: {code.missing}"
         case Checked():
             yield f"{head}: {_summary(result)}"
         case Rejected(diagnostics=diagnostics):
