@@ -234,6 +234,8 @@ def _width(base: str, modifiers: list[str], operands: tuple[str, ...]) -> int:
         widths = {"16dp256bit": 4, "16dp128bit": 2, **dict.fromkeys(_ONE_REGISTER, 1)}
         shapes = [m for m in modifiers if not re.match(r"x\d+$", m)] or [_ONE_REGISTER[0]]
         return count * max(widths.get(shape, 4) for shape in shapes)
+    if base == "LDSM":
+        return next((int(one) for one in modifiers if one in ("2", "4")), 1)
     if base == "CS2R":
         return 1 if "32" in modifiers else 2
     if base in ("LEPC", "SYNCS", "FADD2", "FMUL2", "FFMA2"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tilesim.cubin.control import controls
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.sass import Function
@@ -13,7 +14,7 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
-from tilesim.translation import forms, immediates, parts, retries
+from tilesim.translation import forms, immediates, parts, retries, scoreboards
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
@@ -56,6 +57,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
             *forms.compare(translation),
             *parts.compare(translation),
             *retries.compare(translation),
+            *scoreboards.compare(comparison, controls(image, function)),
         ),
         (
             *comparison.undecided(),
