@@ -84,7 +84,8 @@ Regions say which threads execute an instruction; outside of them every warp of 
 all its lanes. Counts are per active lane: `k.mbarrier.arrive(b)` by a whole warp is 32 arrivals,
 inside `k.elected()` it is one.
 
-In the column PTX `{...}` are choices, `[...]` may be left out. Numbers such as A9 are those of [the
+In the column PTX `{...}` are choices, `[...]` may be left out; semantics, scopes, spaces and types
+are not shown. Numbers such as A9 are those of [the
 semantics](../semantics.md). The docstring of a call has operands, shapes and layouts:
 `help(ts.Builder('k').tma.load)`.
 
@@ -188,6 +189,11 @@ def _purpose(name: str, namespace: Namespace) -> str:
 
 #: the PTX that a text begins with, which the column beside it says
 _LEADING = re.compile(r"^``[\w.:]+``: ")
+#: qualifiers that say nothing of the one instruction
+_COMMON_QUALIFIERS = re.compile(
+    r"\[\.(?:sem|scope|space)\]|\.\{(?:type|kind|scope|cta_group)\}|\.cta_group::\{cta_group\}"
+    r"|(?<=\w)\.aligned|\.(?:b64|b32|b128|u32|u64)$"
+)
 _HEADER = ["| call | PTX | meaning |", "|---|---|---|"]
 Row = tuple[str, Callable[..., Any]]
 
@@ -253,7 +259,7 @@ def _ptx(name: str, ops: tuple[type[Op], ...]) -> str:
 
 
 def _spelled(op: type[Op]) -> str:
-    return general(op) if op.ptx else PTX.get(op.mnemonic, op.mnemonic)
+    return _COMMON_QUALIFIERS.sub("", general(op)) if op.ptx else PTX.get(op.mnemonic, op.mnemonic)
 
 
 def _about(function: Callable[..., Any]) -> str:

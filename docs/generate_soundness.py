@@ -1,19 +1,18 @@
 """Writes the tables of ``docs/soundness.md`` and ``docs/soundness/campaigns.md``:
 ``python -m docs.generate_soundness``.
 
-What proofs lean on comes from `tilesim.checker.assumptions`, every recorded campaign of random
+What proofs assume comes from `tilesim.checker.assumptions`, every recorded campaign of random
 programs from ``benchmarks/campaigns.json``. A test compares the pages with this output.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from docs.regions import replaced
-from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES
+from tilesim.checker.assumptions import ASSUMPTIONS
 
 PAGE = Path(__file__).parent / "soundness.md"
 CAMPAIGNS = PAGE.parent / "soundness" / "campaigns.md"
@@ -21,15 +20,10 @@ RECORD = PAGE.parents[1] / "benchmarks" / "campaigns.json"
 
 
 def page(text: str) -> str:
-    """The page with what a proof may lean on."""
-    text = replaced(text, "switches", _named("what is accepted", SWITCHES))
-    return replaced(text, "assumptions", _named("what is assumed", ASSUMPTIONS))
-
-
-def _named(heading: str, sentences: Mapping[str, str]) -> str:
-    rows = [f"| name | {heading} |", "|---|---|"]
-    rows += [f"| `{name}` | {sentence} |" for name, sentence in sentences.items()]
-    return "\n".join(rows) + "\n"
+    """The page with what a proof may assume."""
+    rows = ["| name | what is assumed |", "|---|---|"]
+    rows += [f"| `{name}` | {sentence} |" for name, sentence in ASSUMPTIONS.items()]
+    return replaced(text, "assumptions", "\n".join(rows) + "\n")
 
 
 def campaigns(text: str) -> str:
