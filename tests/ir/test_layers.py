@@ -100,7 +100,9 @@ cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code
 loader.machine_code: .autopsy.ptx_lines .cubin.disassembly
 # what only PTX with lines of a source needs
-sim.machine.execute.mbarrier: .findings.barrier_names
+sim.machine.execute.mbarrier: .findings.source_names
+sim.machine.executable: .findings.source_names
+sim.machine.load: .findings.source_names
 # most checks make no certificate
 checker: .checker.certificates .proof.rules
 cli.check: .checker.certificate_file

@@ -11,10 +11,10 @@ from tilesim.cubin import fatbin
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.fatbin import FatbinError
 from tilesim.cubin.image import Image
+from tilesim.findings.source_names import parameter_names
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
-from tilesim.ptx.source_names import parameter_names
 from tilesim.ptx.syntax import Function, Module
 from tilesim.records import dataclass, field
 
@@ -91,7 +91,8 @@ class Kernel:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What its source calls its parameters, if that is at hand."""
-        return parameter_names(self.loaded.module, self.entry)
+        entry, source = self.entry, self.loaded.module.source_of(self.entry)
+        return parameter_names(source, readable(entry.name), len(entry.params))
 
     @cached_property
     def static_shared(self) -> int:

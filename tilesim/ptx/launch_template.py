@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tilesim.findings.source_names import parameter_names
+from tilesim.ptx.demangle import readable
 from tilesim.ptx.description import MISSING, SCHEMA, as_text
-from tilesim.ptx.source_names import parameter_names
 from tilesim.ptx.syntax import Function, Instruction, Module, Name, Variable
 
 #: bytes of a tensor map
@@ -42,7 +43,11 @@ def descriptions(
     called = any(map(_is_of_cluster, (step for body in bodies for step in body.code)))
     return [
         _description(
-            entry, MISSING if open_ else 0, registers, called, parameter_names(module, entry)
+            entry,
+            MISSING if open_ else 0,
+            registers,
+            called,
+            parameter_names(module.source_of(entry), readable(entry.name), len(entry.params)),
         )
         for entry in entries
     ]

@@ -290,6 +290,14 @@ class Module:
         """The kernels."""
         return tuple(f for f in self.functions if f.entry and f.body is not None)
 
+    def source_of(self, entry: Function) -> tuple[str, int] | None:
+        """File and line of the first instruction of a kernel that has any, in the kernel itself."""
+        code = () if entry.body is None else entry.body.code
+        located = next((i.located for i in code if i.located), None)
+        if located is None or located.outermost.file not in self.files:
+            return None
+        return self.files[located.outermost.file], located.outermost.line
+
 
 class PtxError(TilesimError, ValueError):
     """A PTX text cannot be read; the message starts with ``file:line:column``.

@@ -418,7 +418,7 @@ class AddressedAccess(ViewAccess):
         allocations = warp.machine.plan.allocations
         found = allocations.at(low)
         name = self._tensor.name if found is None else found[1]
-        return allocations.name(low), name, allocations.slot(low)
+        return allocations.written(low), name, allocations.slot(low)
 
     def _existing(self, warp: Warp, memory: Memory) -> ByteSet:
         """All bytes of a memory that are of something that is declared."""

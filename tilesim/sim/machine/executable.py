@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import Dataflow
@@ -21,6 +21,9 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.records import dataclass, field
 
+if TYPE_CHECKING:  # what only PTX needs
+    from tilesim.findings.source_names import Struct
+
 
 @dataclass(frozen=True)
 class Allocations:
@@ -28,14 +31,17 @@ class Allocations:
 
     spans: tuple[tuple[int, int, str], ...] = ()
     barriers: frozenset[str] = frozenset()
+    #: file and line of a place in the kernel, of PTX with lines of a source
+    source: tuple[str, int] | None = None
 
     @staticmethod
-    def of(program: Program) -> Allocations:
+    def of(program: Program, source: tuple[str, int] | None = None) -> Allocations:
         """Those of a program, in order."""
         spans = [(program.placement[s.name], s.nbytes, s.name) for s in program.shared]
         return Allocations(
             tuple(sorted((low, low + nbytes, name) for low, nbytes, name in spans)),
             frozenset(s.name for s in program.shared if isinstance(s, Mbarriers)),
+            source,
         )
 
     @cached_property
@@ -64,6 +70,22 @@ class Allocations:
         start, name = found
         slot = self.slot(address)
         return f"{name}+{address - start}" if slot is None else f"{name}[{slot}]"
+
+    def written(self, address: int) -> str:
+        """The same as the source has it, where a struct is in the allocation: ``s.data[1]``."""
+        start, name = self.at(address) or (0, "")
+        struct = self._structs.get(name)
+        return (struct and struct.called(address - start)) or self.name(address)
+
+    @cached_property
+    def _structs(self) -> dict[str, Struct]:
+        """By allocation, the struct that the source says is in it."""
+        if self.source is None:
+            return {}
+        from tilesim.findings.source_names import struct_in  # what only PTX needs
+
+        found = {name: struct_in(self.source, name, high - low) for low, high, name in self.spans}
+        return {name: struct for name, struct in found.items() if struct is not None}
 
     def slot(self, address: int) -> int | None:
         """The place in its array of a barrier that is declared; None if it is none."""
@@ -167,6 +189,8 @@ class Facts:
     written: dict[tuple[tuple[tuple[str, int], ...], int], str | None] = field(default_factory=dict)
     #: the numbers of the named barriers that a CTA may use
     named_barriers: tuple[int, ...] = ()
+    #: by number, in brackets the constant of the source that is it
+    constants_of_barriers: dict[int, str] = field(default_factory=dict)
     uses_cluster: bool = False
     #: warps of a CTA that can reach a fence.mbarrier_init
     fence_inits: frozenset[int] = frozenset()

@@ -64,6 +64,21 @@ from tilesim.transforms.predicated import as_predicates
 _FEW, _EACH, _REPEATED, _LANES = 4, 2, 16, 32
 
 
+def _constants_of_barriers(mir: Mir) -> dict[int, str]:
+    """By number of a named barrier, in brackets the constant of the source that is it."""
+    places: dict[int, list[tuple[tuple[str, int], ...]]] = {}
+    for number, effect in mir.all_of(fx.JoinsBarrier):
+        loc, own = mir.code[number].loc, constant(effect.id)
+        if own and loc.behind is not None:
+            places.setdefault(int(own), []).append(loc.around)
+    if not places:
+        return {}
+    from tilesim.findings.source_names import named_barrier_name  # what only PTX needs
+
+    found = {number: named_barrier_name(number, own) for number, own in places.items()}
+    return {number: f" ({name})" for number, name in found.items() if name}
+
+
 def note_uses(code: Code, mir: Mir) -> None:
     """What the machine must have for the program: barriers, components of its clocks."""
     kernel = mir.kernel
@@ -105,6 +120,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.fence_inits = frozenset(w for n, e in orders if e.inits for w in warps[n])
     numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
     code.named_barriers = tuple(n for n in range(16) if None in numbers or n in numbers)
+    code.constants_of_barriers = _constants_of_barriers(mir)
     code.fences_sc = any(e.sc for _, e in mir.all_of(fx.Orders))
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
@@ -238,7 +254,8 @@ class Compiler(Operands):
         code.slots = {v.name: i for i, v in enumerate(kernel.variables)}
         code.open_registers = frozenset(code.slots[name] for name in self.open.registers)
         code.bases = bases(kernel)
-        code.allocations = Allocations.of(kernel)
+        located = next((i.loc for i in mir.code if i.loc.behind is not None), None)
+        code.allocations = Allocations.of(kernel, None if located is None else located.around[0])
         code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
         code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         #: by number, those that may be made together with others

@@ -377,7 +377,7 @@ class Machine(Core):
                 cta.mbarriers[address] = mbarrier
         for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
-            name = f"named barrier {number}"
+            name = f"named barrier {number}{plan.constants_of_barriers.get(number, '')}"
             called = Named(f"{prefix}{name}", name, None, cta.number)
             cta.named[number] = NamedBarrier(self, called, component, cta.warps, of_cta=True)
         for cluster, component in clusters:

@@ -116,13 +116,16 @@ def _name(barrier: Mbarrier, warp: Warp, loc: Loc) -> None:
     number = sum(b.made_at == place for b in every)
     names = warp.machine.plan.written
     if (place, number) not in names:
-        from tilesim.findings.barrier_names import barrier_name  # what only PTX needs
+        from tilesim.findings.source_names import barrier_name  # what only PTX needs
 
         names[place, number] = barrier_name(loc, number)
     name = names[place, number] or ""
     by_source = bool(name) and all(b.name != name for b in every)
+    allocations, address = warp.machine.plan.allocations, barrier.address
+    if not by_source and (member := allocations.written(address)) != allocations.name(address):
+        name, by_source = member, True
     if not by_source:
-        shared = warp.machine.plan.allocations.size(barrier.address) > _OF_BARRIERS
+        shared = allocations.size(address) > _OF_BARRIERS
         name = f"mbarrier {number} of {loc.short}" if shared else ""
     barrier.call_as_written(place, name, by_source=by_source)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.files import withheld
-from tilesim.findings.barrier_names import barrier_name
+from tilesim.findings.source_names import barrier_name
 from tilesim.ir.loc import Loc
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
