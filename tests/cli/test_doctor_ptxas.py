@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.gpu import needs
+from tilesim.cubin import ptxas
+from tilesim.gpu import compile
+from tilesim.gpu.errors import MissingExtra
 
 from .conftest import Invoke
 
@@ -43,6 +48,17 @@ def test_doctor_says_which_forms_a_ptxas_makes(tilesim_cli: Invoke, tmp_path: Pa
     assert "refuses the PTX: Value 'sm_100a' is not defined" in three
 
 
+def test_copies_of_a_ptxas_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = []
+    for name, version in (("a", "12.8"), ("b", "12.8"), ("c", "12.9")):
+        (tmp_path / name).mkdir()
+        path = stand_in(tmp_path / name)
+        Path(path).write_text(PTXAS.replace("V12.8", f"V{version}"))
+        paths.append(path)
+    monkeypatch.setattr(ptxas, "_places", lambda: iter(paths))
+    assert [one.path for one in ptxas.installed()] == [paths[0], paths[2]]
+
+
 @needs.disassembler
 def test_doctor_of_a_ptxas_without_these_forms(tilesim_cli: Invoke, tmp_path: Path) -> None:
     path = stand_in(tmp_path, sm_90a="vimnmx3", sm_100a="vimnmx_relu")
@@ -55,3 +71,33 @@ def test_doctor_of_what_is_no_ptxas(tilesim_cli: Invoke, tmp_path: Path) -> None
     result = tilesim_cli("doctor", "--ptxas", str(tmp_path / "none"))
     assert result.exit_code == 2
     assert "cannot be run" in result.stderr
+
+
+@needs.disassembler
+def test_doctor_looks_at_the_compiler_in_nvrtc_too(
+    tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ptxas, "_places", lambda: iter(()))
+    first, *forms = tilesim_cli("doctor", "--ptxas").stdout.splitlines()
+    assert first.startswith("NVRTC ")
+    assert [line.split(": ")[1] in ("not made", "WRONG") for line in forms] == [True, True]
+    made = (CUBINS / "vimnmx_relu.cubin").read_bytes()
+    asked = []
+
+    def cubin_of(text: str, arch: str) -> bytes:
+        asked.append((arch, "min.s32" in text))
+        return made
+
+    monkeypatch.setattr(compile, "cubin_of", cubin_of)
+    result = tilesim_cli("doctor", "--ptxas")
+    assert result.exit_code == 1
+    assert "WRONG: VIMNMX.RELU RZ, P0, P0, R2, 0x40, PT: " in result.stdout
+    assert asked == [("sm_90a", True), ("sm_100a", False)]
+
+    def missing() -> None:
+        raise MissingExtra("not installed")
+
+    monkeypatch.setattr(compile, "versions", missing)
+    result = tilesim_cli("doctor", "--ptxas")
+    assert result.exit_code == 2
+    assert "there is no ptxas" in result.stderr

@@ -108,6 +108,7 @@ checker: .checker.certificates .proof.rules
 cli.check: .checker.certificate_file
 cli.resume: .checker.certificate_file
 # the gpu extra need not be installed
+cli.doctor: .gpu.compile
 cli.crosscheck: .cli.gpu
 cli.emit: .cli.gpu
 # --help stays fast

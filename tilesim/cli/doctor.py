@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import click
@@ -14,8 +15,9 @@ import tilesim
 from tilesim.cubin import ptxas as compilers
 from tilesim.cubin.disassembly import nvdisasm
 from tilesim.cubin.errors import CubinError
-from tilesim.cubin.ptxas import Ptxas
-from tilesim.cubin.wrong_forms import WRONG_FORMS, WrongForm, makes
+from tilesim.cubin.image import Image
+from tilesim.cubin.wrong_forms import WRONG_FORMS, WrongForm, WrongInstruction, makes, wrong_in
+from tilesim.gpu.errors import CompileError, MissingExtra
 from tilesim.records import dataclass
 from tilesim.report.result import FINDINGS, OK, USAGE
 
@@ -55,6 +57,8 @@ class Gpu:
     problem: str = ""
 
 
+#: what a compiler makes of the kernel that shows a form
+_Made = Callable[[WrongForm], tuple[WrongInstruction, ...]]
 #: ``--ptxas`` without a PATH
 _INSTALLED = "installed"
 
@@ -63,7 +67,7 @@ _INSTALLED = "installed"
 @click.option(
     "--ptxas", "given", metavar="[PATH]", multiple=True, is_flag=False, flag_value=_INSTALLED,
     help="Say which forms of machine code that are known to be wrong this ptxas makes; without "
-    "PATH each one that is installed.",
+    "PATH each one that is installed, NVRTC too.",
 )  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, given: tuple[str, ...]) -> None:
@@ -88,20 +92,51 @@ def _wrong_forms(given: Sequence[str]) -> bool:
     nvdisasm()
     found = False
     for path in given:
-        for ptxas in compilers.installed(None if path == _INSTALLED else path):
-            click.echo(str(ptxas))
-            for form in WRONG_FORMS:
-                wrong, said = _made(ptxas, form)
-                found |= wrong
-                click.echo(f"  {form.arch:10}{form.form}: {said}")
+        nvrtc = _nvrtc() if path == _INSTALLED else ""
+        if nvrtc:
+            found |= _said(nvrtc, _made_by_nvrtc)
+        try:
+            for ptxas in compilers.installed(None if path == _INSTALLED else path):
+                found |= _said(str(ptxas), partial(makes, ptxas))
+        except CubinError:
+            if not nvrtc:
+                raise
     return found
 
 
-def _made(ptxas: Ptxas, form: WrongForm) -> tuple[bool, str]:
-    """Whether a ptxas makes a wrong form, and what is said of it."""
+def _said(compiler: str, made: _Made) -> bool:
+    """Says which wrong forms a compiler makes, and whether any."""
+    click.echo(compiler)
+    found = False
+    for form in WRONG_FORMS:
+        wrong, said = _made(made, form)
+        found |= wrong
+        click.echo(f"  {form.arch:10}{form.form}: {said}")
+    return found
+
+
+def _nvrtc() -> str:
+    """NVRTC, which has a ptxas of its own, in words; empty if it is not installed."""
+    from tilesim.gpu.compile import versions  # an extra
+
     try:
-        made = makes(ptxas, form)
-    except CubinError as error:
+        return f"NVRTC {versions()['nvrtc']}"
+    except MissingExtra:
+        return ""
+
+
+def _made_by_nvrtc(form: WrongForm) -> tuple[WrongInstruction, ...]:
+    """What it makes of the kernel that shows a form; raises like `makes`, or a `CompileError`."""
+    from tilesim.gpu.compile import cubin_of  # an extra
+
+    return wrong_in(Image(cubin_of(form.cuda, form.arch), "what NVRTC makes"), form)
+
+
+def _made(makes: _Made, form: WrongForm) -> tuple[bool, str]:
+    """Whether a compiler makes a wrong form, and what is said of it."""
+    try:
+        made = makes(form)
+    except (CompileError, CubinError) as error:
         return False, f"not known: {error}"
     if not made:
         return False, "not made"

@@ -5,6 +5,7 @@ It is a process for each text, bounded in time and in what is read of its messag
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ class Ptxas:
 
 def installed(given: str | Path | None = None) -> Iterator[Ptxas]:
     """The ptxas that is ``given``, else those on the PATH, in a CUDA toolkit, in NVIDIA's wheel
-    ``nvidia-cuda-nvcc`` and in Triton, in this order.
+    ``nvidia-cuda-nvcc`` and in Triton, in this order, each once.
 
     Raises:
         CubinError: there is none, or it cannot be run.
@@ -57,7 +58,11 @@ def installed(given: str | Path | None = None) -> Iterator[Ptxas]:
             "there is no ptxas: install the CUDA toolkit, or pip install nvidia-cuda-nvcc, or name "
             "one with --ptxas PATH"
         )
-    yield from map(at, dict.fromkeys(map(os.path.realpath, places)))
+    found: list[Ptxas] = []
+    for ptxas in map(at, dict.fromkeys(map(os.path.realpath, places))):
+        if not any(_is_copy(ptxas, other) for other in found):
+            found.append(ptxas)
+            yield ptxas
 
 
 def compiled(
@@ -77,6 +82,11 @@ def compiled(
             first = first or error
     assert first is not None
     raise first
+
+
+def _is_copy(one: Ptxas, other: Ptxas) -> bool:
+    """Whether two files are the same program."""
+    return one.version == other.version and filecmp.cmp(one.path, other.path, shallow=False)
 
 
 def _places() -> Iterator[str]:

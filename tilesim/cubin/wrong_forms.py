@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilesim.cubin.disassembly import disassemble
+from tilesim.cubin.image import Image
 from tilesim.cubin.operands import Register, parse
 from tilesim.cubin.ptxas import Ptxas, compile_ptx
 from tilesim.cubin.sass import Function, Instruction
@@ -33,6 +34,17 @@ class WrongForm:
     source: str
     kernel: str
     has: Callable[[Instruction], bool]
+
+    @property
+    def cuda(self) -> str:
+        """The kernel as CUDA C++, for compilers that take no PTX: all of it is inline assembly."""
+        body = self.kernel[self.kernel.index("{") :].strip().replace("%", "%%")
+        given = body.replace("ld.param.u64 %%d1, [words];", "mov.u64 %%d1, %0;")
+        text = "".join(f'    "{line}\\n"\n' for line in given.split("\n"))
+        return (
+            'extern "C" __global__ void __launch_bounds__(128) shows(unsigned long long words) {\n'
+            f'  asm volatile(\n{text}    :: "l"(words));\n}}\n'
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,15 @@ def makes(ptxas: Ptxas, form: WrongForm) -> tuple[WrongInstruction, ...]:
         CubinError: this ptxas refuses the kernel, as one does that does not know its target; or
             there is no nvdisasm.
     """
-    image = compile_ptx(ptxas, form.kernel, "the kernel that shows it", form.arch)
+    return wrong_in(compile_ptx(ptxas, form.kernel, "the kernel that shows it", form.arch), form)
+
+
+def wrong_in(image: Image, form: WrongForm) -> tuple[WrongInstruction, ...]:
+    """The instructions of a form in a cubin.
+
+    Raises:
+        CubinError: it is damaged, or there is no nvdisasm.
+    """
     functions = disassemble(image, image.functions)
     found = (one for function in functions for one in known_wrong_forms(function))
     return tuple(one for one in found if one.form == form)

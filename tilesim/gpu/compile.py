@@ -92,6 +92,20 @@ def compile_ptx(source: Source) -> str:
 _MEMORY: dict[str, tuple[bytes, str]] = {}
 
 
+def cubin_of(text: str, arch: str) -> bytes:
+    """Machine code of CUDA C++ that is no kernel of tilesim's.
+
+    Raises:
+        CompileError: the compiler rejects it.
+        MissingExtra: cuda-bindings or NVRTC is not installed.
+    """
+    versions()
+    cubin, log = _made(text, arch, _CUBIN_OPTIONS, "CUBIN")
+    if cubin is None:
+        raise CompileError(f"NVRTC rejects it: {' '.join(log.split())}")
+    return cubin
+
+
 def package(name: str) -> Any:
     """A module of the ``compile`` extra, imported now.
 
@@ -255,18 +269,24 @@ def _ptx(source: Source, *, located: bool = True) -> str:
 
 def _run(source: Source, arch: str, options: tuple[str, ...], result: str) -> tuple[bytes, str]:
     """One run of NVRTC: its ``CUBIN`` or ``PTX``, and its log."""
+    made, log = _made(source.text, arch, options, result)
+    if made is None:
+        raise _explain(source, log)
+    return made, log
+
+
+def _made(text: str, arch: str, options: tuple[str, ...], result: str) -> tuple[bytes | None, str]:
+    """What NVRTC makes of a text, None if it rejects it; and its log."""
     nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *_NVRTC_OPTIONS, *options]
-    program = _checked(
-        nvrtc, *nvrtc.nvrtcCreateProgram(source.text.encode(), FILE.encode(), 0, [], [])
-    )
+    program = _checked(nvrtc, *nvrtc.nvrtcCreateProgram(text.encode(), FILE.encode(), 0, [], []))
     try:
         (status,) = nvrtc.nvrtcCompileProgram(
             program, len(arguments), [a.encode() for a in arguments]
         )
         log = _text(nvrtc, program, "ProgramLog").decode(errors="replace").rstrip("\0 ")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise _explain(source, log)
+            return None, log
         return _text(nvrtc, program, result), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
