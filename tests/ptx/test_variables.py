@@ -212,6 +212,12 @@ def test_addresses_of_variables_are_those_of_their_spaces(wrong: str, right: str
     assert caught.value.line == START + 1
 
 
+def test_an_address_in_32_bits_is_one_of_shared_memory() -> None:
+    """That of a variable elsewhere has 64 here; its half was an address in no tensor."""
+    with pytest.raises(Unsupported, match=r"the address of own in \.local in 32 bits"):
+        run(f"{OWN}mov.u32 %r5, own; st.local.u32 [%r5], 3;")
+
+
 def test_so_are_those_with_which_a_function_is_called() -> None:
     call = "{ .param .b64 p; st.param.b64 [p], %rdN; call sets, (p); }\nld.local.u32 %r9, [own];"
     assert run(OWN + call.replace("N", "11") + END).verdict == "proved"

@@ -14,6 +14,7 @@ from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
 from tilesim.ir.loc import Loc, shortened
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import AccessTile
+from tilesim.ir.tensormap import ADDRESS_BYTES
 from tilesim.ptx import bind, grid_workspace, inline
 from tilesim.ptx.accumulators import Tiles
 from tilesim.ptx.bind import Launched
@@ -287,7 +288,12 @@ class Lowering:
                 return Const(self._float(bits, size, width))
             case inline.Special(name):
                 return self.special(name)
-            case Symbol():
+            case Symbol(variable):
+                if width < 8 * ADDRESS_BYTES and variable.space != "shared":
+                    raise self.unsupported(
+                        f"the address of {variable.name} in .{variable.space} in {width} bits is "
+                        "not modelled"
+                    )
                 return self.symbol(operand)
             case Not(register):
                 return Unary("not", self._variable(register.name, register.type))
