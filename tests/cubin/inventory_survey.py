@@ -24,6 +24,8 @@ from tilesim.errors import TargetError
 from tilesim.loader.code_kind import kind_of
 from tilesim.loader.machine_code import each_image, kernels_of
 
+#: that a kernel may take: more than a user waits, as this runs beside other work
+SECONDS = 200.0
 #: what is compared
 KINDS = ("arrivals", "bytes", "named barriers", "registers")
 
@@ -78,7 +80,7 @@ def surveyed(place: Path, most: int) -> dict[str, Any]:
     for file, image, symbol in kernels:
         begun = process_time()
         try:
-            found = inventory(image, symbol)
+            found = inventory(image, symbol, seconds=SECONDS)
         except CubinError as error:
             click.echo(f"{file.name} {symbol.name}: {error}", err=True)
             errors += 1
