@@ -26,6 +26,7 @@ from tilesim.ptx.program import lower
 from tilesim.repair import Wanted
 from tilesim.repair.cuda import Source, of_file
 from tilesim.repair.hoisted_inits import hoisted_inits
+from tilesim.repair.moved_data import moved_data
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
@@ -173,6 +174,20 @@ AGAIN = """
   }
   y[t] = acc;
 """
+#: a copy reads what begins at byte 8
+MOVED = """
+  extern __shared__ __align__(128) char memory[];
+  float *s = (float *)(memory + sizeof(unsigned long long));
+  const int t = threadIdx.x;
+  s[t] = x[t];
+  fence_async();
+  __syncthreads();
+  if (t == 0) {
+    bulk_store(y, s, 512);
+    bulk_commit();
+    bulk_wait_read<0>();
+  }
+"""
 #: by name: the body of a kernel, the rule, and the lines of the first patch with a neighbour
 KERNELS = {
     "total": (TOTAL, "race", ["+  __syncthreads();", "   y[t] = s[31] + t;"]),
@@ -190,6 +205,9 @@ KERNELS = {
     "again": (AGAIN.replace("FIRST", "t == 0"), "barrier-lifetime",
               ["+  if (t == 0) {", "+    mb_init(&bar, 128);", "+  }",
                "   for (int i = 0; i < n; ++i) {", "-    if (t == 0) {"]),
+    "moved": (MOVED, "out-of-bounds",
+              ["-  float *s = (float *)(memory + sizeof(unsigned long long));",
+               "+  float *s = (float *)(memory + 16);"]),
     "peer": (PEER, "peer-exit", ["   y[r * 128 + t] = v;", "+  cluster_sync();"]),
 }  # fmt: skip
 
@@ -207,7 +225,8 @@ def program(name: str, text: str) -> Mir:
     cluster = (2, 1, 1) if name == "peer" else (1, 1, 1)
     params = (Pointer("x", 1 << 13), Pointer("y", 1 << 12), Scalar("n", "s32", 3))
     module = read(text, "k.ptx")
-    launch = Launch("f", (ctas, 1, 1), (threads, 1, 1), cluster, params=params)
+    dynamic = 1024 if name == "moved" else 0
+    launch = Launch("f", (ctas, 1, 1), (threads, 1, 1), cluster, dynamic, params=params)
     return lower(module, module.entries[0], launch)
 
 
@@ -316,6 +335,28 @@ def test_an_init_that_depends_on_the_iteration_stays_in_its_loop(
         edits = SourceEdits.of(program("again", compiled(Path("k.cu").read_text())))
         assert edits is not None
         assert len([*hoisted_inits(edits)]) == number
+
+
+@needs.compiler
+@pytest.mark.parametrize(
+    ("old", "new", "number"),
+    [
+        ("", "", 2), ("sizeof(unsigned long long)", "2 * 4", 2),
+        ("s[t] =", "((float *)memory)[t] =", 2),
+        # other data may lie there, or it is aligned
+        ("s[t] =", "((float *)(memory + 512))[t] =", 0), ("s[t] =", "(memory + t)[8] =", 0),
+        ("s[t] =", "memory[8] =", 0), ("sizeof(unsigned long long)", "sizeof(float[4]) / 2", 0),
+        ("sizeof(unsigned long long)", "128", 0),
+    ],
+)  # fmt: skip
+def test_data_is_moved_whose_place_one_line_says(
+    old: str, new: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text(source("moved").replace(old, new) if old else source("moved"))
+    edits = SourceEdits.of(program("moved", compiled(Path("k.cu").read_text())))
+    assert edits is not None
+    assert len([*moved_data(edits)]) == number
 
 
 def test_statements_of_a_file() -> None:

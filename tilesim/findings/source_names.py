@@ -229,6 +229,7 @@ _SIZES = {
     **dict.fromkeys(("long", "double", "int64_t", "uint64_t", "float2", "int2", "uint2"), 8),
     **dict.fromkeys(("float4", "int4", "uint4"), 16),
 }  # fmt: skip
+_SIGNS = ("unsigned", "signed")
 _ALIGN = re.compile(r"(?:alignas|__align__)\s*\(([^()]*)\)")
 _MEMBER = re.compile(r"([A-Za-z_][\w:]*(?:\s+[A-Za-z_]\w*)*?)\s+(\w+(?:\[.*)?)", re.DOTALL)
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*((?:\[[^\[\]]*\]\s*)*)")
@@ -328,9 +329,7 @@ def _members(text: str, struct: str) -> tuple[_Member, ...]:
         member = _MEMBER.fullmatch(_ALIGN.sub(" ", part).strip())
         if member is None:
             return ()
-        words = dict.fromkeys(member[1].removeprefix("std::").split())  # long long is long
-        kind = " ".join(word for word in words if word not in ("unsigned", "signed")) or "int"
-        size = _SIZES.get(kind)
+        size = _size(member[1])
         if size is None or None in aligns:
             return ()
         for one in member[2].split(","):
@@ -345,6 +344,12 @@ def _members(text: str, struct: str) -> tuple[_Member, ...]:
             members.append(_Member(declared[1], offset, size, tuple(e or 0 for e in extents)))
             end = members[-1].end
     return tuple(members)
+
+
+def _size(kind: str) -> int | None:
+    """The bytes of a type."""
+    words = dict.fromkeys(kind.strip().removeprefix("std::").split())  # long long is long
+    return _SIZES.get(" ".join(word for word in words if word not in _SIGNS) or "int")
 
 
 def _is_outside(before: str) -> bool:
@@ -405,6 +410,7 @@ _CONSTANT = re.compile(
     r"|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)",
     re.MULTILINE,
 )
+_SIZEOF = re.compile(r"\bsizeof\s*\(([\w: ]+)\)")
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*if.*?^[ \t]*#[ \t]*endif", re.MULTILINE | re.DOTALL)
 _ENUM = re.compile(r"\benum\b[^;{}]*\{([^{}]*)\}")
 
@@ -438,6 +444,13 @@ _OPERATIONS = {
 }  # fmt: skip
 #: characters of an expression that is evaluated
 _MOST = 120
+
+
+def number_of(text: str, lines: Iterable[str]) -> int | None:
+    """The number that an expression is in a source with these lines, with ``sizeof`` of types of
+    known sizes; None if it is not known."""
+    text = _SIZEOF.sub(lambda found: str(_size(found[1]) or found[0]), text)
+    return _number(text, _constants(_plain(lines)))
 
 
 def _number(text: str, constants: dict[str, int]) -> int | None:

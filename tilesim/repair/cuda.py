@@ -403,8 +403,13 @@ class Source:
 
     # ------------------------------------------------------------------ reading
 
-    def _line(self, place: int) -> int:
+    def line(self, place: int) -> int:
+        """The line that a place of the text is in."""
         return bisect_right(self._starts, place)
+
+    def start(self, line: int) -> int:
+        """Where a line begins in the text."""
+        return self._starts[line - 1]
 
     def _outside(self, place: int, end: int) -> None:
         """Looks for functions between two places."""
@@ -422,9 +427,9 @@ class Source:
                 name = re.search(r"(\w+)\s*\(", re.sub(r"__\w+__\s*\([^()]*(?:\([^()]*\))*[^()]*\)",
                                                        _blank, head))  # fmt: skip
                 if last.endswith(")") and name is not None and "=" not in head.split("(")[0]:
-                    body = Block(self._line(place), self._line(close), [])
+                    body = Block(self.line(place), self.line(close), [])
                     function = Function(
-                        name[1], head, place, self._line(place), self._line(close), body
+                        name[1], head, place, self.line(place), self.line(close), body
                     )
                     self.functions.append(function)
                     self._block(place + 1, close, body, None)
@@ -456,7 +461,7 @@ class Source:
     ) -> Statement:
         word = _WORD.match(self.bare, place, end)
         kind = word[0] if word else ""
-        made = Statement("simple", place, place, self._line(place), 0, around, above)
+        made = Statement("simple", place, place, self.line(place), 0, around, above)
         if self.bare[place] == "{":
             made.kind, made.end = "block", self._body(place, made)
         elif kind in ("if", "for", "while", "switch"):
@@ -472,7 +477,7 @@ class Source:
                 made.end = self.bare.index(";", made.end, end) + 1
         else:
             made.end = self._simple(place, end)
-        made.last = self._line(made.end - 1)
+        made.last = self.line(made.end - 1)
         return made
 
     def _under(self, bracket: int, end: int, made: Statement) -> int:
@@ -490,7 +495,7 @@ class Source:
 
     def _body(self, place: int, made: Statement) -> int:
         close = _matching(self.bare, place)
-        block = Block(self._line(place), self._line(close), [])
+        block = Block(self.line(place), self.line(close), [])
         self._block(place + 1, close, block, made)
         return close + 1
 

@@ -21,6 +21,7 @@ from tilesim.mistakes.edits import Edit
 from tilesim.mistakes.table import FAMILIES, mends, mends_of_rule
 from tilesim.records import dataclass, field
 from tilesim.repair.hoisted_inits import hoisted_inits
+from tilesim.repair.moved_data import moved_data
 from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.transforms.rewrite import edited, statements
@@ -37,6 +38,8 @@ _FIRST, _SECOND, _ROW = 16, 60, 4
 CERTAIN = ("proved", "exhausted")
 #: edits of registers, which are nothing that the source of a compiled program has
 _OF_REGISTERS = frozenset({"missing step", "number"})
+#: by rule, edits that only a source shows to be one
+_OF_SOURCE = {"barrier-lifetime": hoisted_inits, "out-of-bounds": moved_data}
 
 #: checks a program; ``thorough``: with all the schedules that the user has asked for
 Check = Callable[[Program | Mir, bool], Trial]
@@ -151,8 +154,9 @@ class Search:
         if source_edits is None:
             yield from edits
             return
-        if any(finding.rule == "barrier-lifetime" for finding in trial.findings):
-            yield from hoisted_inits(source_edits)
+        for rule in dict.fromkeys(finding.rule for finding in trial.findings):
+            if rule in _OF_SOURCE:
+                yield from _OF_SOURCE[rule](source_edits)
         others: list[Edit] = []
         seen: set[object] = set()
         for edit in edits:
