@@ -345,6 +345,8 @@ def test_an_init_that_depends_on_the_iteration_stays_in_its_loop(
         ("s[t] =", "((float *)memory)[t] =", 2),
         # other data may lie there, or it is aligned
         ("s[t] =", "((float *)(memory + 512))[t] =", 0), ("s[t] =", "(memory + t)[8] =", 0),
+        ("s[t] =", "(n > 3 ? s : (float *)memory)[t] =", 0),
+        ("s[t] =", "float *p = (float *)memory; for (int i = 0; i < n; ++i) *(p += x[i] > 0) =", 0),
         ("s[t] =", "memory[8] =", 0), ("sizeof(unsigned long long)", "sizeof(float[4]) / 2", 0),
         ("sizeof(unsigned long long)", "128", 0),
     ],

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
-from tilesim.analysis.uses_defs import expressions_in
+from tilesim.analysis.uses_defs import reads
 from tilesim.findings.source_names import number_of
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Base, Binary, Const, Expr, walk
@@ -100,19 +100,13 @@ def _shifted(edits: SourceEdits, name: str, offset: int, by: int) -> dict[int, I
             new = _with_shift(what, name, offset, by)
         except _Unknown:
             return None
-        if new is what and _takes_address(what, name):
+        only_defines = all(isinstance(e, fx.Defines) for e in what.effects())
+        if new is what and only_defines and f"&{name}" in reads(edits.mir, number):
             return None  # what is added to the register is not known
         if new is not what:
             assert isinstance(new, Op)
             found[number] = (new,)
     return found or None
-
-
-def _takes_address(what: Op, name: str) -> bool:
-    """Whether an instruction does nothing but put an address into a register."""
-    return all(isinstance(e, fx.Defines) for e in what.effects()) and any(
-        _mentions(one, name) for one in expressions_in(what)
-    )
 
 
 def _with_shift(value: object, name: str, offset: int, by: int) -> object:
