@@ -50,7 +50,7 @@ def test_what_stands_in_order_is_kept() -> None:
     )
     assert (outcomes(right), lost(right), unclear(right)) == ({}, set(), set())
     counts = {kind: one.shown for kind, one in right.relations.items()}
-    assert counts == {"acquire": 2, "release": 2, "order": 0}
+    assert counts == {"acquire": 4, "release": 3, "order": 0}
 
 
 @pytest.mark.parametrize(
@@ -508,3 +508,53 @@ def test_a_wait_leaves_as_many_groups_as_the_ptx(left: int, effect: list[str]) -
     body = "cp.async.bulk.wait_group.read 1; //wait"
     found = numbers(body, f"wait DEPBAR.LE SB0, {left:#x}\nEXIT")
     assert [(one[0], one[1]) for one in found] == [("wait count", one) for one in effect]
+
+
+SOMETIMES = """
+setp.eq.u32 %p1, %r1, 0;
+setp.eq.u32 %p2, %r2, 0;
+@%p1 bra SKIP; //skip
+tcgen05.mma.cta_group::1.kind::f16 [%r3], %d1, %d2, %r4, 1; //mma
+SKIP:
+@%p2 bra LEAVE; //leave
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r5]; //commit
+LEAVE:
+"""
+
+
+def test_what_only_some_paths_execute_is_in_order() -> None:
+    """No path must pass the first before the second: but none may pass it behind that."""
+    sass = """
+    skip @P0 BRA SKIP
+    {}
+    SKIP:
+    leave @P1 BRA LEAVE
+    {}
+    LEAVE:
+    EXIT
+    """
+    mma, commit = "mma UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8], tmem[UR10]", "commit UTCBAR [UR4]"
+    assert lost(compared(SOMETIMES, sass.format(mma, commit))) == set()
+    (said,) = lost(compared(SOMETIMES, sass.format(commit, mma)))
+    assert said.startswith("order tcgen05.mma")
+
+
+def test_arms_of_a_branch_that_become_guards_are_not_behind_each_other() -> None:
+    body = """
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra OTHER; //branch
+    barrier.arrive 1, 64; //arrive
+    bra END;
+    OTHER:
+    barrier.sync 1, 64; //sync
+    END:
+    """
+    sass = """
+    {}arrive @!P0 BAR.ARV 0x1, 0x40
+    {}sync @{} BAR.SYNC 0x1, 0x40
+    EXIT
+    """
+    compare = "ISETP.EQ.AND P0, PT, R1, RZ, PT\n"
+    assert lost(compared(body, sass.format(compare, "", "P0"))) == set()
+    assert lost(compared(body, sass.format(compare, "", "P1")))
+    assert lost(compared(body, sass.format(compare, compare, "P0")))

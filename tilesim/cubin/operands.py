@@ -232,7 +232,9 @@ def _width(base: str, modifiers: list[str], operands: tuple[str, ...]) -> int:
         count = next((int(m[1:]) for m in modifiers if re.match(r"x\d+$", m)), 1)
         # 16x256b.x1 takes 4, 16x128b 2, 16x64b and 32x32b 1; what else there is is not known
         widths = {"16dp256bit": 4, "16dp128bit": 2, **dict.fromkeys(_ONE_REGISTER, 1)}
-        shapes = [m for m in modifiers if not re.match(r"x\d+$", m)] or [_ONE_REGISTER[0]]
+        # packed values are in as many registers
+        named = [m for m in modifiers if not re.match(r"x\d+$", m) and m != "PACK16BIT"]
+        shapes = named or [_ONE_REGISTER[0]]
         return count * max(widths.get(shape, 4) for shape in shapes)
     if base == "LDSM":
         return next((int(one) for one in modifiers if one in ("2", "4")), 1)

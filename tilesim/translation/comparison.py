@@ -146,14 +146,16 @@ class Comparison(Subject):
         (line, kind), (other, other_kind) = self.events[first], self.events[second]
         copy = self.pairs[first][0].copies[0]
         where = {
-            "before": f"before each {other_kind} of line {other}",
-            "between": f"between one {other_kind} of line {other} and the next one",
-            "after": f"after each {other_kind} of line {other}",
+            "before": f"executed before each {other_kind} of line {other} on every path",
+            "between": f"executed between one {other_kind} of line {other} and the next one on "
+            "every path",
+            "after": f"executed after each {other_kind} of line {other} on every path",
+            "never behind": f"on no path executed after {other_kind} of line {other}",
         }[relation.statement]
+        found = "it is after that" if relation.statement == "never behind" else "a path has none"
         return Difference(
             relation.kind, judged.rule, "weaker" if lost else "harmless", line, self.text(first),
-            f"PTX line {line} ({kind}) is executed {where} on every path; in SASS a path has none: "
-            f"{judged.why}",
+            f"PTX line {line} ({kind}) is {where}; in SASS {found}: {judged.why}",
             copy.pc, str(copy), self.source(first), (other, self.text(second)),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tilesim.translation import classes
 from tilesim.translation.classes import LOADS, Kind
 from tilesim.translation.dead_products import PRODUCTS, PURE, dead_products
 from tilesim.translation.pairing import text
-from tilesim.translation.relations import Relation
+from tilesim.translation.relations import Passing, Relation
 from tilesim.translation.subject import Subject
 from tilesim.translation.validation import Outcome
 
@@ -82,15 +82,18 @@ def judge(
         return Judgement(
             "explained", "two fences", "one is for registers, the other for shared memory"
         )
+    statement = relation.statement
+    if statement == "never behind":
+        return Judgement("lost", "every path", "ptxas has moved it there")
     if subject.masks.kinds[relation.first].name == "wgmma.wait" and subject.sass.shown_if_passed(
-        relation.statement, relation.first, relation.second, waits_for_all(subject)
+        statement, relation.first, relation.second, waits_for_all(subject)
     ):
         return Judgement(
             "explained", "stricter wait", "another wait there is for all groups of wgmmas"
         )
     if relation.kind == "release" and is_left_out(subject, relation):
         return Judgement("explained", "unused load", "where it is left out its result is not used")
-    loop = unrolled_loop(subject, relation, missing[relation.first])
+    loop = unrolled_loop(subject, relation, statement, missing[relation.first])
     if loop:
         return Judgement(
             "undecided", "unrolled loop",
@@ -303,7 +306,9 @@ def is_left_out(subject: Subject, relation: Relation) -> bool:
     return bool(wanted) and not wanted & ~found
 
 
-def unrolled_loop(subject: Subject, relation: Relation, missing: Collection[int]) -> int | None:
+def unrolled_loop(
+    subject: Subject, relation: Relation, statement: Passing, missing: Collection[int]
+) -> int | None:
     """The PTX line of the branch of a loop that ptxas unrolled, if a relation is not shown for that
     alone: its X stands in the loop, its Y does not, each path without X tests that branch, and no
     relation of X with what is in the loop (``missing``: with what one is) is missing."""
@@ -327,7 +332,7 @@ def unrolled_loop(subject: Subject, relation: Relation, missing: Collection[int]
             continue
         line = step.place.line
         guarded = [copy.pc for copy in subject.pairs[relation.first][0].copies if copy.guard]
-        if subject.sass.shown_if_passed(relation.statement, relation.first, relation.second, [
+        if subject.sass.shown_if_passed(statement, relation.first, relation.second, [
             *guarded, *(pc for pc, one in subject.translation.sass.code.items()
             if one.ptx == line and one.base == "BRA" and (one.guard or one.operands[1:]))
         ]):  # fmt: skip

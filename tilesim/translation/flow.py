@@ -261,6 +261,12 @@ class Graph:
             return self._joined(1 << event for event in self.text.events[node])
         return 0
 
+    def possible(self, node: int) -> int:
+        """The events that passing a node can execute."""
+        if self._executes(node) is False:
+            return 0
+        return self._joined(1 << event for event in self.text.events[node])
+
     # ------------------------------------------------------------------ what paths pass
 
     def before(self, made: Mapping[int, int]) -> dict[int, int]:

@@ -1,8 +1,9 @@
 """Relations between synchronisation and accesses that the PTX has, and the SASS must have.
 
-Three statements about events X and Y, each true of every path of the graph: *before*, X is passed
+Four statements about events X and Y, each true of every path of the graph: *before*, X is passed
 before Y; *between*, X is passed between Y and the next Y; *after*, X is passed between Y and the
-end of the kernel. They do not depend on how code is laid out, unrolled, peeled or copied.
+end of the kernel; *never behind*, X is not passed behind Y. They do not depend on how code is laid
+out, unrolled, peeled or copied.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from tilesim.translation.pairing import Event
 from tilesim.translation.predicates import ELECTED
 from tilesim.translation.validation import RelationKind
 
-Statement = Literal["before", "between", "after"]
-_STATEMENTS: tuple[Statement, ...] = ("before", "between", "after")
+Passing = Literal["before", "between", "after"]
+Statement = Literal["before", "between", "after", "never behind"]
+_PASSINGS: tuple[Passing, ...] = ("before", "between", "after")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Masks:
     def _of(self, wanted: Callable[[Kind], bool]) -> int:
         return sum(1 << number for number, kind in enumerate(self.kinds) if wanted(kind))
 
-    def asked(self, second: int, statement: Statement) -> Iterator[tuple[RelationKind, int]]:
+    def asked(self, second: int, statement: Passing) -> Iterator[tuple[RelationKind, int]]:
         """The kinds of relations that an event can be the second of in a statement, and the events
         that can be the first of each.
 
@@ -98,7 +100,7 @@ class Facts:
         self._since: dict[tuple[int, ...], dict[int, int]] = {}
         self._given: dict[tuple[Hashable, bool], Graph] = {}
         self._made = {one.value: one.made for one in text.conditions.values()}
-        self._cases: dict[tuple[Statement, Hashable, bool, tuple[int, ...]], dict[int, int]] = {}
+        self._cases: dict[tuple[Passing, Hashable, bool, tuple[int, ...]], dict[int, int]] = {}
         #: values on which the execution of an event depends
         self.guards: dict[int, list[Hashable]] = {}
         for event, nodes in self.copies.items():
@@ -112,7 +114,7 @@ class Facts:
             }
         ]
 
-    def passed(self, statement: Statement, event: int) -> int | None:
+    def passed(self, statement: Passing, event: int) -> int | None:
         """What is passed by every path that a statement speaks of; None if there is no such path
         from the event to itself (``between``)."""
         nodes = self.copies[event]
@@ -136,7 +138,7 @@ class Facts:
         )
 
     def passed_by_cases(
-        self, statement: Statement, event: int, values: Iterable[Hashable],
+        self, statement: Passing, event: int, values: Iterable[Hashable],
         holding: Hashable = None,
     ) -> int:  # fmt: skip
         """The same, and what is shown by cases of these values; ``holding`` is one that holds."""
@@ -162,7 +164,7 @@ class Facts:
             self._since[key] = self.graph.since(nodes, {})
         return self._since[key]
 
-    def _plain(self, statement: Statement, node: int, nodes: Sequence[int]) -> int:
+    def _plain(self, statement: Passing, node: int, nodes: Sequence[int]) -> int:
         if statement == "before":
             return self.graph.until(node, self._before)
         if statement == "after":
@@ -170,7 +172,7 @@ class Facts:
         return self.graph.until_since(node, nodes, self._from(nodes))
 
     def shown_if_passed(
-        self, statement: Statement, first: int, second: int, places: Iterable[int]
+        self, statement: Passing, first: int, second: int, places: Iterable[int]
     ) -> bool:
         """Whether a relation would hold if these places (pcs) were copies of its first event."""
         found = self.with_copies(first, places).passed(statement, second)
@@ -193,6 +195,25 @@ class Facts:
                 found = passed if found is None else found & passed
         return found
 
+    def behind(self, event: int) -> int:
+        """The events that some path behind an event passes: at least those that an execution does.
+
+        What guards a copy of it holds there, until it is computed anew.
+        """
+        text = self.graph.text
+        found = 0
+        seen: set[int] = set()
+        for node in self.copies[event]:
+            condition = text.conditions.get(node)
+            if condition is None or node in condition.made:
+                found |= _passed_from(self.graph, self.graph.successors[node], seen)
+                continue
+            given = self._graph(condition.value, holds=condition.holds)
+            ends: set[int] = set()
+            found |= _passed_from(given, given.successors[node], set(), ends)
+            found |= _passed_from(self.graph, ends, seen)
+        return found
+
     def with_copies(self, event: int, places: Iterable[int]) -> Facts:
         """The same, if these places (pcs) were copies of an event, executed on every path."""
         wanted = {*places}
@@ -206,7 +227,7 @@ class Facts:
         ]
         return Facts(text._replace(events=events, certain=certain), self._every)
 
-    def _same(self, statement: Statement, node: int, event: int) -> int:
+    def _same(self, statement: Passing, node: int, event: int) -> int:
         """The events of the same node that stand before or behind an event."""
         events = self.graph.text.events[node]
         at = events.index(event)
@@ -214,7 +235,7 @@ class Facts:
         return sum(1 << one for one in others)
 
     def _by_case(
-        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable,
+        self, statement: Passing, node: int, nodes: Sequence[int], value: Hashable,
         holding: bool,
     ) -> int:  # fmt: skip
         condition = self.graph.text.conditions.get(node)
@@ -270,7 +291,7 @@ class Facts:
         return self._given[value, holds]
 
     def _if(
-        self, statement: Statement, node: int, nodes: Sequence[int], value: Hashable, holds: bool
+        self, statement: Passing, node: int, nodes: Sequence[int], value: Hashable, holds: bool
     ) -> int:  # fmt: skip
         made = self._made[value]
         graph = self._graph(value, holds=holds)
@@ -300,6 +321,26 @@ class Facts:
         return graph.until_since(node, nodes, facts)
 
 
+def _passed_from(
+    graph: Graph, starts: Iterable[int], seen: set[int], ends: set[int] | None = None
+) -> int:
+    """The events that paths from some nodes on can execute; ``ends`` gets the nodes behind those
+    where the value of the graph is computed anew, from which on no path is followed."""
+    found = 0
+    todo = [*starts]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        found |= graph.possible(node)
+        if ends is not None and node in graph.made:
+            ends |= {*graph.text.nodes[node].successors}
+        else:
+            todo += graph.successors[node]
+    return found
+
+
 def compare(
     ptx: Facts, sass: Facts, masks: Masks, both: int
 ) -> tuple[Mapping[RelationKind, int], list[Relation]]:
@@ -312,7 +353,7 @@ def compare(
     for second in range(len(masks.kinds)):
         if not both >> second & 1:
             continue
-        for statement in _STATEMENTS:
+        for statement in _PASSINGS:
             asked = [(kind, wanted & both) for kind, wanted in masks.asked(second, statement)]
             needed = ptx.passed(statement, second)
             if needed is None:
@@ -329,10 +370,17 @@ def compare(
                     holding = ELECTED if ptx.only_if(second, ELECTED) else None
                     lost &= ~_by_cases(sass, statement, second, lost, holding)
                 missing += [Relation(kind, statement, first, second) for first in numbers(lost)]
+        never = both & ~ptx.behind(second)
+        behind = sass.behind(second) if never else 0
+        for kind, wanted in masks.asked(second, "before"):
+            before = wanted & never & ~(1 << second)
+            count[kind] += before.bit_count()
+            lost = before & behind
+            missing += [Relation(kind, "never behind", first, second) for first in numbers(lost)]
     return count, missing
 
 
-def _by_cases(sass: Facts, statement: Statement, second: int, lost: int, holding: Hashable) -> int:
+def _by_cases(sass: Facts, statement: Passing, second: int, lost: int, holding: Hashable) -> int:
     """What of these events the SASS passes, by cases of values: those of guards first."""
     guards: dict[Hashable, None] = dict.fromkeys(sass.guards[second])
     for first in numbers(lost):
