@@ -43,7 +43,7 @@ def read_regular(path: str | Path, limit: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NoRegularFile(EINVAL, "it is no regular file", str(path))
+            raise NoRegularFile(EINVAL, "it is not a regular file", str(path))
         data = file.read(limit + 1)
     if len(data) > limit:
         size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit} bytes"

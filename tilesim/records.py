@@ -139,7 +139,7 @@ _FACTORY = _Factory()
 
 def _parameter(f: Field[Any], known: dict[str, Any]) -> str:
     """A parameter of ``__init__``, whose default is put into ``known``."""
-    assert f.init, f"{f.name} is no parameter"
+    assert f.init, f"{f.name} is not a parameter"
     if f.default_factory is not MISSING:
         return f"{f.name}=__missing"
     if f.default is MISSING:

@@ -184,29 +184,29 @@ NO_GRIDS = "CTAs run on device 0, and it has no table of grids"
 REFUSED: dict[str, tuple[Make, str]] = {
     # the file
     "empty": (lambda: b"", "empty"),
-    "one byte": (lambda: b"\x7f", "no core dump"),
-    "text": (lambda: b"Hello\n" * 100, "no core dump"),
+    "one byte": (lambda: b"\x7f", "not a core dump"),
+    "text": (lambda: b"Hello\n" * 100, "not a core dump"),
     "a cubin": (lambda: elf(190, 2), "it is a cubin"),
     "a file of CUDA of no known type": (lambda: elf(190, 3), "an ELF file of something else"),
     "a core of a CPU": (lambda: elf(62, 4), "an ELF file of something else"),
-    "32 bits": (lambda: patched(4, "B", 1), "no core dump"),
-    "big-endian": (lambda: patched(5, "B", 2), "no core dump"),
-    "cut in the header": (lambda: cut(40), "no core dump"),
+    "32 bits": (lambda: patched(4, "B", 1), "not a core dump"),
+    "big-endian": (lambda: patched(5, "B", 2), "not a core dump"),
+    "cut in the header": (lambda: cut(40), "not a core dump"),
     "cut behind the header": (lambda: cut(64), "was it cut?"),
     "cut in half": (lambda: cut(len(ring()) // 2), "was it cut?"),
     "cut in the section headers": (lambda: cut(len(ring()) - 1000), "was it cut?"),
     "last byte is missing": (lambda: cut(-1), "was it cut?"),
     # compressed
     "nothing, compressed": (lambda: gzip.compress(b""), "empty"),
-    "text, compressed": (lambda: gzip.compress(b"Hello"), "no core dump"),
-    "compressed twice": (lambda: gzip.compress(packed()), "no core dump"),
+    "text, compressed": (lambda: gzip.compress(b"Hello"), "not a core dump"),
+    "compressed twice": (lambda: gzip.compress(packed()), "not a core dump"),
     "compressed and cut": (lambda: packed()[:-20], "it cannot be read"),
     "cut behind the header of gzip": (lambda: packed()[:8], "it cannot be read"),
     "compressed and damaged": (
         lambda: packed()[:200] + bytes(50) + packed()[250:],
         "it cannot be read",
     ),
-    "a bomb": (lambda: bomb(b"", 1100), "no core dump"),
+    "a bomb": (lambda: bomb(b"", 1100), "not a core dump"),
     # section headers
     "no sections": (lambda: patched(*_COUNT, 0), "0 tables of devices"),
     "no section headers": (lambda: patched(*_START, 0), "it has no section headers"),
@@ -572,8 +572,8 @@ def markup() -> bytes:
 REFUSED_IMAGES: dict[str, tuple[Make, str]] = {
     "its header only": (lambda: with_image(code()[:64]), "section headers of 64 bytes do not fit"),
     "cut in half": (lambda: with_image(code()[: len(code()) // 2]), "do not fit"),
-    "zeros": (lambda: with_image(b"\x7fELF" + bytes(1000)), "this is no cubin"),
-    "code of a CPU": (lambda: header_of_image(18, "H", 62), "this is no cubin"),
+    "zeros": (lambda: with_image(b"\x7fELF" + bytes(1000)), "this is not a cubin"),
+    "code of a CPU": (lambda: header_of_image(18, "H", 62), "this is not a cubin"),
     "section headers at 2^63": (lambda: header_of_image(*_START, HUGE), "do not fit"),
     "65,535 sections": (lambda: header_of_image(*_COUNT, 65535), "do not fit"),
     "names in no section": (lambda: header_of_image(*_NAMES, 65535), "section 65535 of 23"),
@@ -694,7 +694,7 @@ LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
     "CTAs of half of a cluster": (
         lambda: hang_with_grid(cluster=(2, 1, 1)),
         [],
-        [_FIRST, "3 CTAs in x are no multiple of the cluster's 2"],
+        [_FIRST, "3 CTAs in x are not a multiple of the cluster's 2"],
     ),
     "a number of registers that can be": (
         lambda: hang_with_grid(registers=0xFFFFFFFF),
@@ -715,7 +715,7 @@ LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
         lambda: hang_with_ctas(shared=b"\xff" * 3200),
         [],
         [
-            "its word is 0xffffffffffffffff: it is no mbarrier",
+            "its word is 0xffffffffffffffff: it is not an mbarrier",
             "check finds a deadlock, of which that of the dump differs",
             "mbarrier 0xc08 is none, but 0xffffffffffffffff: none was initialised there",
         ],

@@ -56,7 +56,7 @@ def paths_in(data: bytes) -> list[str]:
 def _images(data: bytes) -> Iterator[tuple[int, int]]:
     """Where the cubins lie in it."""
     if len(data) < _HEADER.size or not data.startswith(b"\x7fELF"):
-        raise UsageError("this is no core dump")
+        raise UsageError("this is not a core dump")
     _, _, _, _, _, _, table, _, _, _, _, entry, count, names = _HEADER.unpack_from(data)
     if table + _SECTION.size > len(data):
         raise UsageError("this core dump is cut")

@@ -219,18 +219,18 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(DumpError, match="it is no file"):
+    with pytest.raises(DumpError, match="it is not a file"):
         CoreDump(tmp_path)
 
 
 def test_a_pipe_into_which_nothing_is_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "core")
-    with pytest.raises(DumpError, match="it is no file"):
+    with pytest.raises(DumpError, match="it is not a file"):
         CoreDump(tmp_path / "core")
 
 
 def test_a_device() -> None:
-    with pytest.raises(DumpError, match="it is no file"):
+    with pytest.raises(DumpError, match="it is not a file"):
         CoreDump(Path("/dev/zero"))
 
 

@@ -75,7 +75,7 @@ def test_paths_are_replaced_by_shorter_ones_in_place(tmp_path: Path) -> None:
 
 def test_no_dump(tmp_path: Path) -> None:
     for data in (b"", b"\x7fELF", b"MZ" * 100):
-        with pytest.raises(UsageError, match="no core dump"):
+        with pytest.raises(UsageError, match="not a core dump"):
             scrubbed(data, ["k"], {})
 
 

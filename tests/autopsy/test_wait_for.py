@@ -252,7 +252,7 @@ def test_a_phase_that_is_complete_lets_its_waiters_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arch", "reason"),
     [
-        ((9, 0), "it is no mbarrier: none was initialised there, or it was overwritten"),
+        ((9, 0), "it is not an mbarrier: none was initialised there, or it was overwritten"),
         ((8, 0), "the layout on sm_80 is not known"),
     ],
 )

@@ -178,7 +178,7 @@ def test_what_cannot_be_copied_does_not_keep_ptxas_from_its_work(
     assert (code, rows) == (0, {})
     printed = capfd.readouterr()
     assert printed.out == Path("k.ptx").read_text()
-    assert "of 1 run of ptxas the PTX could not be copied" in printed.err
+    assert "the PTX of 1 run of ptxas could not be copied" in printed.err
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")

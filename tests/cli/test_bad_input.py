@@ -160,7 +160,7 @@ def test_python_that_is_no_file_of_its_size_is_not_read(
                 file.truncate(1 << 40)
     result = tilesim_cli("check", "bad.py")
     assert result.exit_code == 2
-    why = "it is larger than 8 MiB" if kind == "large" else "it is no regular file"
+    why = "it is larger than 8 MiB" if kind == "large" else "it is not a regular file"
     assert f"bad.py cannot be read: {why}" in result.output
 
 
@@ -195,7 +195,7 @@ def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: In
         ("missing.py", "missing.py: no such file"),
         ("goood.py", "goood.py: no such file (did you mean good.py?)"),
         ("no/such/folder/k.py", "no/such/folder/k.py: no such file"),
-        ("notes.txt", "notes.txt is no .py, .tile, .mir, .ptx file, and no program or cubin"),
+        ("notes.txt", "notes.txt is not a .py, .tile, .mir, .ptx file, a program or a cubin"),
         (
             ".",
             ". is a folder without .tile, .mir, .ptx, .cubin or .fatbin files; Python files are "

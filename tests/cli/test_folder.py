@@ -68,7 +68,7 @@ def test_a_folder_is_all_that_is_in_it_with_a_table_at_the_end(
     ]  # fmt: skip
     assert table[3].endswith("deadlock (hangs.ptx:13, hangs.ptx:10)")
     assert table[-1] == "6 kernels: 2 proved, 1 unsupported, 1 failed, 2 error"
-    assert "c/other.json.gird: is not known here (did you mean grid?)" in result.stdout
+    assert "c/other.json.gird: is not a field of this object (did you mean grid?)" in result.stdout
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
@@ -165,7 +165,10 @@ def test_each_entry_and_launch_is_a_kernel(
             ("two.ptx", "--param", "n=3"),
             "two.ptx: kernel k has no parameter n; it takes no numbers",
         ),
-        (("good.py", "--launch", "two.json"), "--launch is about PTX files; good.py is none"),
+        (
+            ("good.py", "--launch", "two.json"),
+            "--launch is for PTX files only, and good.py is not one",
+        ),
         (("two.ptx", "--launch", "gone.json"), "gone.json cannot be read: No such file"),
         (("gone.ptx",), "gone.ptx: no such file"),
     ],

@@ -55,7 +55,7 @@ MISTAKES = {
         body("k.launch(registers=400)  # here"), "400 registers per thread is outside 8..256",
         body("k.launch(registers=255)"),
     ),
-    "a grid that is no multiple of its cluster": Mistake(
+    "a grid that is not a multiple of its cluster": Mistake(
         body("k.launch(grid=3)", "k.launch(cluster=2)  # here"),
         "grid x = 3 is not a multiple of the cluster's 2",
         body("k.launch(grid=4, cluster=2)"),
@@ -81,36 +81,36 @@ MISTAKES = {
     ),
     "for over a loop": Mistake(
         body("for i in k.loop(4):  # here", "    k.sync_warp()"),
-        "loop is no Python iterable: it is a region of the kernel",
+        "loop is not a Python iterable: it is a region of the kernel",
         body("with k.loop(4) as i:", "    k.sync_warp()"),
     ),
     "loop of a half": Mistake(
         body("with k.loop(5 / 2):  # here", "    k.sync_warp()"),
-        "the loop's stop 2.5 is a floating-point number, no integer",
+        "the loop's stop 2.5 is a floating-point number, not an integer",
         body("with k.loop(5 // 2):", "    k.sync_warp()"),
     ),
     "loop of a computed half": Mistake(
         body("with k.loop(1, k.warp_id * 0.5):  # here", "    k.sync_warp()"),
-        "no integer",
+        "not an integer",
         body("with k.loop(1, k.warp_id // 2):", "    k.sync_warp()"),
     ),
     "half an arrival": Mistake(
         body("b = k.mbarriers('b')", "with k.one_thread():",
              "    k.mbarrier.init(b, 3 / 2)  # here"),
-        "mbarrier.init: count 1.5 is a floating-point number, no integer",
+        "mbarrier.init: count 1.5 is a floating-point number, not an integer",
         body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 3 // 2)"),
     ),
     "half a phase": Mistake(
         body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
              "    k.mbarrier.arrive(b)", "k.sync_threads()", "k.mbarrier.wait(b, 0 / 2)  # here"),
-        "mbarrier.wait: phase 0.0 is a floating-point number, no integer",
+        "mbarrier.wait: phase 0.0 is a floating-point number, not an integer",
         body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
              "    k.mbarrier.arrive(b)", "k.sync_threads()", "k.mbarrier.wait(b, 0 // 2)"),
     ),
     "half the bytes": Mistake(
         body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
              "    k.mbarrier.arrive_expect_tx(b, 8 / 2)  # here"),
-        "bytes 4.0 is a floating-point number, no integer",
+        "bytes 4.0 is a floating-point number, not an integer",
         body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
              "    k.mbarrier.arrive_expect_tx(b, 8 // 2)"),
     ),
@@ -121,7 +121,7 @@ MISTAKES = {
     ),
     "range of a register": Mistake(
         body("n = k.var('n', 4)", "for i in range(n):  # here", "    k.sync_warp()"),
-        "only known when the kernel runs, it is no Python integer; use `with k.loop",
+        "only known when the kernel runs: not a Python integer; use `with k.loop",
         body("n = k.var('n', 4)", "with k.loop(n):", "    k.sync_warp()"),
     ),
     "if of an expression": Mistake(
@@ -190,7 +190,7 @@ MISTAKES = {
     ),
     "shape": Mistake(
         body("n = k.scalar('n', 4)", "k.tensor('A', ts.f32, (n, 4))  # here"),
-        "is known only when the kernel runs, it is ScalarParam $n, not an integer",
+        "is known only when the kernel runs: it is ScalarParam $n, not an integer",
         body("k.tensor('A', ts.f32, (np.int64(4), 4))", "k.tensor('B', ts.f32, 4)"),
     ),
     "count of mbarriers": Mistake(
@@ -200,7 +200,7 @@ MISTAKES = {
     "index": Mistake(
         body("b = k.mbarriers('b', 2)", "with k.one_thread():",
              "    k.mbarrier.init(b[0.5], 1)  # here"),
-        "index 0.5 of b is no integer",
+        "index 0.5 of b is not an integer",
         body("b = k.mbarriers('b', 2)", "with k.one_thread():",
              "    k.mbarrier.init(b[np.int64(1)], 1)"),
     ),
@@ -211,12 +211,12 @@ MISTAKES = {
     ),
     "map of shared memory": Mistake(
         body("s = k.shared('s', ts.f32, (8, 32))", "k.tensor_map(s, (8, 32))  # here"),
-        "a tensor map is of SharedTensor s, not of a tensor in global memory",
+        "a tensor map needs a tensor in global memory, not SharedTensor s",
         body("X = k.tensor('X', ts.f32, (8, 32))", "k.tensor_map(X, (8, 32))"),
     ),
     "role": Mistake(
         body("with k.role(0, 'a'):  # here", "    k.sync_warp()"),
-        "the role is called 0, not by a text",
+        "the name of the role is 0, not a text",
         body("with k.role('a', 0):", "    k.sync_warp()"),
     ),
     "integer": Mistake(

@@ -70,7 +70,7 @@ def test_a_library_machine_code_and_what_is_damaged(write: Write, tilesim_cli: I
     assert "a program launches that loads it" in first
     assert command == "  tilesim capture -o captured -- PROGRAM"
     Path("k.cubin").write_bytes(b"\x7fELF".ljust(18, b"\0") + (190).to_bytes(2, "little"))
-    assert said(tilesim_cli, "k.cubin") == ["k.cubin: this is no cubin (no ELF file)"]
+    assert said(tilesim_cli, "k.cubin") == ["k.cubin: this is not a cubin (no ELF file)"]
     Path("cut").write_bytes(program((64, fatbin(entry(b"abc", 1 << 13, 9)))))
     (line,) = said(tilesim_cli, "./cut")
     assert line == "cut: a compressed entry is damaged"

@@ -148,7 +148,7 @@ def test_the_plain_form_is_shown(tmp_path: Path) -> None:
     assert "mbarrier.wait" in form
     assert "mbarrier.try_wait" in text
     for wrong in (("show", "--plain", right), ("show", "--mir", "--plain", KERNEL)):
-        assert run(*wrong) == (2, "error: --plain is a form of PTX, and goes with --mir\n")
+        assert run(*wrong) == (2, "error: --plain shows the plain form of PTX: add --mir\n")
 
 
 def test_numbers_that_the_launch_passes_are_in_covers(tmp_path: Path) -> None:

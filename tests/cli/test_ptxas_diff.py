@@ -114,7 +114,7 @@ def test_folders_programs_and_what_is_no_ptx(
     result = tilesim_cli("ptxas-diff", old, old, "none.ptx", "k.txt", "gone.ptx", "k.ptx")
     assert result.exit_code == 2
     none, text, gone, _ = result.stdout.splitlines()
-    assert none == "none.ptx: not read: it is no PTX: it has no .target"
+    assert none == "none.ptx: not read: it is not PTX: it has no .target"
     assert text == "k.txt: not read: k.txt is neither PTX (.ptx) nor machine code"
     assert gone == "gone.ptx: not read: gone.ptx cannot be read: No such file or directory"
 

@@ -118,7 +118,7 @@ def test_standard_input(text: str, code: int, said: str) -> None:
 def test_standard_input_is_for_one_process() -> None:
     result = CliRunner().invoke(main, ["check", "-", "--jobs", "2"], input=PAIR)
     assert result.exit_code == 2
-    assert "by one process: no --jobs" in result.stderr
+    assert "by one process: leave out --jobs" in result.stderr
 
 
 # ------------------------------------------------------------------ pyproject.toml
@@ -179,12 +179,12 @@ def test_without_targets_they_are_missing(write: Write, tilesim_cli: Invoke) -> 
         ('output = "x"\n', "cannot set 'output'"),
         ('source-root = "/"\n', "cannot set 'source-root'"),
         ("[tool.tilesim.chek]\n", "there is no command chek (did you mean check"),
-        ("[tool.tilesim]\n", "pyproject.toml is no TOML"),
-        ("schedules = [1]\n", "schedules is no text, number, boolean or list of texts"),
-        ("[tool.tilesim.check]\nschedules = {a = 1}\n", "schedules is no text, number, boolean or"),
-        ("jobs = true\n", "jobs takes a value, and is no switch: True"),
-        ('schedules = "many"\n', "'many' is no integer like 64"),
-        ("[tool.tilesim.check]\nschedules = 1.5\n", "'1.5' is no integer like 64"),
+        ("[tool.tilesim]\n", "pyproject.toml is not TOML"),
+        ("schedules = [1]\n", "schedules is not a text, number, boolean or list of texts"),
+        ("[tool.tilesim.check]\nschedules = {a = 1}\n", "schedules is not a text, number"),
+        ("jobs = true\n", "jobs takes a value, and is not a switch: True"),
+        ('schedules = "many"\n', "'many' is not an integer like 64"),
+        ("[tool.tilesim.check]\nschedules = 1.5\n", "'1.5' is not an integer like 64"),
     ],
 )
 def test_a_project_that_says_what_cannot_be(

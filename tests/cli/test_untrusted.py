@@ -132,7 +132,7 @@ def test_a_pipe_is_no_input(write: Write, tilesim_cli: Invoke, tmp_path: Path, o
     args = [target, option, "pipe.tile"] if option else ["pipe.tile"]
     result = tilesim_cli("check", *args)
     assert result.exit_code == 2
-    assert re.search("pipe.tile( cannot be read)?: it is no regular file", result.output)
+    assert re.search("pipe.tile( cannot be read)?: it is not a regular file", result.output)
 
 
 def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ FILE = Path(__file__).with_name("matmul_v5.npz")
 
 
 def test_a_device_is_no_recording() -> None:
-    with pytest.raises(UsageError, match="/dev/zero cannot be read: it is no regular file"):
+    with pytest.raises(UsageError, match="/dev/zero cannot be read: it is not a regular file"):
         load(Path("/dev/zero"))
 
 
@@ -234,11 +234,11 @@ ABOUT = asdict(About("k", "f", "d", "0", 0))
         ({"times": np.zeros((262, 2, 6), dtype=np.int32)}, "times has shape .* of int32"),
         ({"instances": np.zeros((262, 3), dtype=np.int64)}, r"instances has shape \(262, 3\)"),
         ({"ctas": np.array([7])}, "instructions of CTAs that were not recorded"),
-        ({"off": np.array([{}, {}], dtype=object)}, "is no recording of launches"),
+        ({"off": np.array([{}, {}], dtype=object)}, "is not a recording of launches"),
         ({"apart": np.zeros(2)}, "apart has shape .* of float64"),
         ({"about": {**ABOUT, "version": 2}}, "version 2, not 1"),
         ({"about": {**ABOUT, "seed": "x"}}, "seed is no int"),
-        ({"about": {"kernel": "k"}}, "is no recording of launches"),
+        ({"about": {"kernel": "k"}}, "is not a recording of launches"),
     ],
 )
 def test_a_file_that_is_no_recording(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -251,7 +251,7 @@ def test_a_file_that_is_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load(path)
     path.write_text("text")
-    with pytest.raises(UsageError, match="is no recording"):
+    with pytest.raises(UsageError, match="is not a recording"):
         load(path)
 
 

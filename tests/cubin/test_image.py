@@ -127,7 +127,7 @@ def test_a_call_comes_back_to_itself(functions: Mapping[str, Function]) -> None:
 
 def test_what_is_no_cubin_is_refused() -> None:
     for data in (b"", b"\x7fELF", b"PK\3\4" * 40, b"\x7fELF" + bytes(100)):
-        with pytest.raises(CubinError, match=r"x\.cubin: this is no cubin"):
+        with pytest.raises(CubinError, match=r"x\.cubin: this is not a cubin"):
             Image(data, "x.cubin")
 
 

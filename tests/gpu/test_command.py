@@ -113,7 +113,7 @@ def test_a_result_that_delays_change_is_wrong(
         (["--perturb", "3"], "--perturb delays warps of a GPU: add --backend gpu or both"),
         (["--backend", "gpu", "--perturb", "-1"], "-1 is not in the range 0<=x<=10000"),
         (["--backend", "both", "--perturb", "10001"], "10001 is not in the range 0<=x<=10000"),
-        (["--backend", "gpu", "--perturb", "some"], "'some' is no integer like 1"),
+        (["--backend", "gpu", "--perturb", "some"], "'some' is not an integer like 1"),
     ],
 )
 def test_perturb_is_validated(arguments: list[str], message: str) -> None:

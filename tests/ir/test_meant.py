@@ -65,23 +65,27 @@ def body_of(statement: str) -> ts.Program:
 
 
 CUT_OFF: dict[str, Callable[[Given], object]] = {
-    "mov: value 1.5 is a floating-point number, no integer": lambda g: g[0].assign(g[1], 1.5),
-    "mov: value (%v + 1.5) is a floating-point number, no integer": lambda g: g[0].assign(
+    "mov: value 1.5 is a floating-point number, not an integer": lambda g: g[0].assign(g[1], 1.5),
+    "mov: value (%v + 1.5) is a floating-point number, not an integer": lambda g: g[0].assign(
         g[1], g[1] + 1.5
     ),
-    "mov: value (%v * 0.5) is a floating-point number, no integer": lambda g: g[1].__imul__(0.5),
-    "mov: value select((%v < 1), 0.5, 1) is a floating-point number, no integer": lambda g: g[
+    "mov: value (%v * 0.5) is a floating-point number, not an integer": lambda g: g[1].__imul__(
+        0.5
+    ),
+    "mov: value select((%v < 1), 0.5, 1) is a floating-point number, not an integer": lambda g: g[
         0
     ].assign(g[1], ts.select(g[1] < 1, 0.5, 1)),
-    "mov: value 0.25 is a floating-point number, no integer": lambda g: g[0].var("y", 0.25),
-    "st: value 1.5 is a floating-point number, no integer": lambda g: g[0].mem.store(
+    "mov: value 0.25 is a floating-point number, not an integer": lambda g: g[0].var("y", 0.25),
+    "st: value 1.5 is a floating-point number, not an integer": lambda g: g[0].mem.store(
         g[3][g[0].lane_id], 1.5
     ),
-    "mbarrier.wait: phase 0.5 is a floating-point number, no integer": lambda g: g[0].mbarrier.wait(
-        g[4], 0.5
+    "mbarrier.wait: phase 0.5 is a floating-point number, not an integer": lambda g: g[
+        0
+    ].mbarrier.wait(g[4], 0.5),
+    "barrier.sync: id 1.5 is a floating-point number, not an integer": lambda g: g[0].bar.sync(
+        1.5, 32
     ),
-    "barrier.sync: id 1.5 is a floating-point number, no integer": lambda g: g[0].bar.sync(1.5, 32),
-    "index (%v + 0.5) of words is no integer": lambda g: g[0].mem.store(g[3][g[1] + 0.5], 1),
+    "index (%v + 0.5) of words is not an integer": lambda g: g[0].mem.store(g[3][g[1] + 0.5], 1),
 }
 
 

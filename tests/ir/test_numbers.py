@@ -66,9 +66,9 @@ WRONG: dict[str, tuple[Body, str]] = {
         lambda k: Pipeline(k, 1 << 31),
         "full has 2,147,483,648 mbarriers of 8 bytes, sm_90a has 232,448 bytes of shared memory",
     ),
-    "no shape": (lambda k: k.tensor("Y", ts.s32, ()), "the shape of Y is (), without a dimension"),
+    "no shape": (lambda k: k.tensor("Y", ts.s32, ()), "the shape of Y is (), which has no"),
     "no shape of shared memory": (
-        lambda k: k.shared("s", ts.s32, []), "the shape of s is [], without a dimension",
+        lambda k: k.shared("s", ts.s32, []), "the shape of s is [], which has no dimension",
     ),
     "a shape in no order": (
         lambda k: k.shared("s", ts.s32, {8, 64}),  # type: ignore[arg-type]
@@ -81,15 +81,15 @@ WRONG: dict[str, tuple[Body, str]] = {
     "alignment": (lambda k: k.shared("s", ts.s32, (8,), align=0), "s: alignment 0 is not a power"),
     "a swizzle of NumPy": (
         lambda k: k.shared("s", ts.bf16, (8, 64), swizzle=np.uint8(200)),  # type: ignore[arg-type]
-        "s: swizzle 200 is none of 0, 32, 64, 128 bytes",
+        "s: swizzle 200 is not 0 or 32 or 64 or 128 bytes",
     ),
     "no number of turns": (lambda k: entered(k.loop(NAN)), "the loop's stop nan is a floating"),
     "infinite turns": (lambda k: entered(k.loop(INFINITE)), "the loop's stop inf is a floating"),
-    "half a rank": (lambda k: arrives(k, 1.5), "b[0]@1.5 is at no integer"),
-    "no rank": (lambda k: arrives(k, NAN), "b[0]@nan is at no integer"),
+    "half a rank": (lambda k: arrives(k, 1.5), "the address of b[0]@1.5 is not an integer"),
+    "no rank": (lambda k: arrives(k, NAN), "the address of b[0]@nan is not an integer"),
     "half an address": (
         lambda k: k.mbarrier.wait(ts.mbar_at(8.5), 0),
-        "shared::cta:8.5 is at no integer",
+        "the address of shared::cta:8.5 is not an integer",
     ),
     "no id": (lambda k: k.bar.sync(INFINITE, 64), "barrier.sync: id inf is a floating-point"),
     "True threads": (lambda k: k.bar.sync(1, True), "1 threads is not a multiple of 32"),
@@ -121,7 +121,8 @@ WRONG: dict[str, tuple[Body, str]] = {
         "ctas is 0, there is at least one",
     ),
     "ends that are no integers": (
-        lambda k: Grouped(k, k.tensor("e", ts.f32, (4,)), 64, 1, 1), "e is no vector of integers",
+        lambda k: Grouped(k, k.tensor("e", ts.f32, (4,)), 64, 1, 1),
+        "e is not a vector of integers",
     ),
 }  # fmt: skip
 
@@ -223,7 +224,7 @@ def test_an_index_of_a_text_that_is_no_integer(index: str) -> None:
     assert "b[0].at(7)" in text
     with pytest.raises(InvalidProgram) as caught:
         check(parse(text.replace(".at(7)", f".at({index})")))
-    assert "is at no integer" in caught.value.diagnostics[0].message
+    assert "is not an integer" in caught.value.diagnostics[0].message
 
 
 @pytest.mark.parametrize("coordinate", ["nan", "inf", "0.5"])
@@ -232,7 +233,7 @@ def test_a_coordinate_of_a_text_that_is_no_integer(coordinate: str) -> None:
     assert "77" in text
     with pytest.raises(InvalidProgram) as caught:
         check(parse(text.replace("77", coordinate)))
-    assert f"the coordinate {coordinate} is no integer" in caught.value.diagnostics[0].message
+    assert f"the coordinate {coordinate} is not an integer" in caught.value.diagnostics[0].message
 
 
 @pytest.mark.parametrize("barrier", ["nan", "inf", "1.5"])
@@ -240,12 +241,12 @@ def test_a_barrier_of_a_text_that_is_no_integer(barrier: str) -> None:
     text = to_text(built(lambda k: k.bar.sync(7, 128)))
     with pytest.raises(InvalidProgram) as caught:
         check(parse(text.replace("barrier.sync 7", f"barrier.sync {barrier}")))
-    assert f"id {barrier} is no integer" in caught.value.diagnostics[0].message
+    assert f"id {barrier} is not an integer" in caught.value.diagnostics[0].message
 
 
 def test_inputs_that_are_no_numbers() -> None:
     program = built(lambda k: k.tensor("X", ts.s32, (2,)))
-    with pytest.raises(ts.UsageError, match="input X of <U1 is no array of s32"):
+    with pytest.raises(ts.UsageError, match="input X of <U1 is not an array of s32"):
         ts.simulate(program, {"X": np.array(["a", "b"])})
 
 

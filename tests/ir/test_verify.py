@@ -338,7 +338,7 @@ def box_that_lies_before_its_address(k: Builder, right: bool) -> None:
     k.bulk.prefetch(view_at(there, f32, (4,), space="global", strides=(step,)))  # here
 
 
-@wrong("tmem-lifetime", "48 columns are no power of two from 32 to 512")
+@wrong("tmem-lifetime", "48 columns are not a power of two from 32 to 512")
 def columns_that_no_allocation_has(k: Builder, right: bool) -> None:
     k.launch(warps=1, target="sm_100a")
     slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)

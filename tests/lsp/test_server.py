@@ -147,7 +147,7 @@ def test_what_is_not_proved_is_told(folder: Path, tmp_path: Path) -> None:
             for path in (*paths.values(), outside):
                 if path != paths["changed.ptx"]:
                     client.open(path)
-            note = await client.noted(outside, "none of the workspace's own")
+            note = await client.noted(outside, "not part of the workspace")
             assert note.severity == lsp.DiagnosticSeverity.Information
             note = await client.noted(paths["alone.ptx"], "there is no alone.json")
             assert note.severity == lsp.DiagnosticSeverity.Information

@@ -57,7 +57,7 @@ def test_a_count_in_a_register(form: str, strict: Strict) -> None:
     assert lines(wrong) == [3]
     odd = run(f"{form} 3, %r9;\n", 33, strict)
     assert odd.rules == {"named-barrier"}
-    assert "33 threads, which is no multiple of 32" in odd.findings[0].message
+    assert "33 threads, which is not a multiple of 32" in odd.findings[0].message
 
 
 @pytest.mark.parametrize("strict", STRICT)

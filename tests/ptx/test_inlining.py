@@ -107,11 +107,11 @@ def test_variables_in_shared_memory_have_offsets() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("mov.u32 %r1, 0;", "%r1 is declared nowhere"),
-        ("bra L;", "L is declared nowhere"),
-        ("{ L: ret; }\nbra L;", "L is declared nowhere"),
-        (".reg .b32 r;\n@r bra L;\nL: ret;", "r is no predicate"),
-        ("call g;", "g is called, which has no body"),
+        ("mov.u32 %r1, 0;", "%r1 is not declared"),
+        ("bra L;", "L is not declared"),
+        ("{ L: ret; }\nbra L;", "L is not declared"),
+        (".reg .b32 r;\n@r bra L;\nL: ret;", "r is not a predicate"),
+        ("call g;", "g is called, but this module has no body"),
     ],
 )
 def test_errors_have_the_line(text: str, what: str) -> None:

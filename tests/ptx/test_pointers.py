@@ -94,7 +94,7 @@ def test_what_addresses_decide_is_said() -> None:
 
 
 def test_contents_with_addresses_of_nothing() -> None:
-    with pytest.raises(LaunchError, match="the address of row9 at byte 8, which is no buffer"):
+    with pytest.raises(LaunchError, match="the address of row9 at byte 8, which is not a buffer"):
         batched(table=Contents("u64", (Address("row0"), Address("row9"))))
     with pytest.raises(LaunchError, match="the address of row1 at byte 8, byte 257 of it"):
         batched(table=Contents("u64", (Address("row0"), Address("row1", 257))))

@@ -33,8 +33,8 @@ REFUSED = {
     # their buffers have maps of the launch as well
     "tensor_maps": "the tensor map's base is unknown",
     "packed_elements": "the map of a copy of mode im2col is for other modes",
-    "products": "the instruction descriptor is no constant",  # metadata is chosen at run time
-    "paired_products": "the instruction descriptor is no constant",
+    "products": "the instruction descriptor is not a constant",  # metadata is chosen at run time
+    "paired_products": "the instruction descriptor is not a constant",
 }
 #: read as other instructions: of PTX's own, or a hint that is left out
 OTHERWISE = {

@@ -300,15 +300,15 @@ def test_comments_and_strings_do_not_confuse() -> None:
         (".entry k() {\n  ret;\n", 4, "has no end", "add }"),
         (".entry k() {\n  .loc 1 x 3\n}", 5, ".loc FILE LINE COLUMN", ""),
         (".entry k() {\n  .reg .b33 %r1;\n}", 5, "expected a type", ""),
-        (".entry k() {\nA:\nA:\n ret;\n}", 6, "label A is there twice", ""),
+        (".entry k() {\nA:\nA:\n ret;\n}", 6, "label A is defined twice", ""),
         (".entry k() {\n add.s32 %r1, %r2, 99999999999999999999;\n}", 5, "64 bits", ""),
         (".entry k() {\n add.s32 %r1, %r2, 1/0;\n}", 5, "divides by zero", ""),
         (".entry k() {\n add.s32 %r1, %r2 %r3;\n}", 5, "expected ','", ""),
         (".entry k() {\n .frobnicate 3;\n}", 5, ".frobnicate", ""),
-        ("banana", 4, "expected a directive", "outside of functions"),
+        ("banana", 4, "expected a directive", "at module level"),
         ("/* a", 4, "has no end", "add */"),
         (".entry k() .frob 3 {\n}", 4, ".frob", ""),
-        (".shared .align 3 .b8 x[4];", 4, "3 is no alignment", "power of two"),
+        (".shared .align 3 .b8 x[4];", 4, "3 is not a valid alignment", "power of two"),
     ],
 )
 def test_errors_say_where_and_what_to_do(text: str, line: int, what: str, fix: str) -> None:

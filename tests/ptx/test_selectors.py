@@ -77,5 +77,5 @@ def test_a_selector_that_is_not_known_before_it_runs() -> None:
         "{%r1,%r1}, {%f1,%f1,%f1,%f1}, %r1, "
     )
     assert verdict(f"{product}%r3;") == "proved"
-    with pytest.raises(Unsupported, match="a selector is no constant"):
+    with pytest.raises(Unsupported, match="a selector is not a constant"):
         verdict(f"mov.u32 %r5, %tid.x;\n{product}%r5;")

@@ -213,7 +213,7 @@ def test_stores_are_complete_before_a_product_reads_them() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("%r60, %p4", "%r2, %p4", "the instruction descriptor is no constant"),
+        ("%r60, %p4", "%r2, %p4", "the instruction descriptor is not a constant"),
         ("kind::f16", "kind::f5", "of this kind"),
         (".x8.b32", ".x16.b32", "16 registers"),
         ("kind::f16", "kind::f16.ashift", ".ashift is not modelled"),
@@ -260,7 +260,7 @@ ZEROED = (
         (4, "f16", 16, "proved"), (5, "f16", 16, "proved"), (4, "f8f6f4", 16, "proved"),
         (4, "f16", 17, "out-of-bounds"), (5, "f16", 17, "out-of-bounds"),
         (4, "f8f6f4", 17, "out-of-bounds"),
-        (0, "f16", 16, "has another sparsity"), (6, "f16", 16, "a sparsity selector of 2"),
+        (0, "f16", 16, "does not agree with .sp"), (6, "f16", 16, "a sparsity selector of 2"),
         (5, "f8f6f4", 16, "a sparsity selector of 1"),
     ],
 )  # fmt: skip
@@ -316,7 +316,7 @@ def scaled(bits: int, *, types: int = 1 << 23) -> Report:
 def test_which_bytes_scales_are_in_need_not_be_known() -> None:
     """CuTe DSL puts the upper bits of their addresses into the descriptor."""
     assert scaled(3 << 29 | 3 << 4).verdict == "proved"
-    with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
+    with pytest.raises(Unsupported, match="the instruction descriptor is not a constant"):
         scaled(3 << 29 | 1 << 18)
     with pytest.raises(Unsupported, match="scale factors of ue4m3"):
         scaled(3 << 29 | 3 << 4, types=0)
@@ -430,7 +430,7 @@ def test_an_instruction_descriptor_may_be_a_parameter(
     module = read(head + start + ONCE + wait(8200) + READ + FREE, "k.ptx")
     launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 16384, params=(known,))
     assert check(lower(module, module.entries[0], launch)).verdict == "proved"
-    with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
+    with pytest.raises(Unsupported, match="the instruction descriptor is not a constant"):
         lower(module, module.entries[0], replace(launch, params=(unknown,)))
 
 

@@ -18,10 +18,13 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("table.txt")
 #: words between two of ``.``, ``;`` and ``:``, at most
 MOST_WORDS = 25
-#: what findings, causes, reasons, repairs, explanations, autopsies and errors of kernels come from
+#: all packages but the gallery of kernels, which has names of rows
 PACKAGES = (
-    "analysis", "autopsy", "checker", "cli", "cubin", "dsl", "findings", "ir", "loader",
-    "mistakes", "ptx", "repair", "report", "sim", "transforms", "errors.py", "wording.py",
+    "analysis", "autopsy", "capture", "checker", "cli", "conform", "cubin", "cute", "cutile",
+    "dsl", "export", "findings", "fuzz", "gpu", "ir", "lib", "loader", "lsp", "mcp", "mistakes",
+    "predict", "proof", "ptx", "recording", "repair", "report", "sim", "strategies", "tilelang",
+    "tilus", "transforms", "translation", "triton", "errors.py", "files.py", "formats.py",
+    "layout.py", "limits.py", "mark.py", "parallel.py", "wording.py",
 )  # fmt: skip
 #: words that sentences do without
 DROPPED = re.compile(
@@ -36,7 +39,10 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 #: a clause: two words beside each other, or one beside what is put in
 _CLAUSE = re.compile(r"[A-Za-z}][,:;]? (?:[a-z]{2,}|\{)")
 #: markup, styles, programs
-_CODE = re.compile(r"</|/>|^\s*<|\w \{[ \n]|;\n|^    |\b(?:def|import) \w+[(\s]|^[a-z]+\[|\\n")
+_CODE = re.compile(
+    r"</|/>|^\s*<|\w \{[ \n]|;\s*$|;\n|^\n?    |\b(?:def|import) \w+[(\s]|^[a-z]+\[|\\n"
+    r"|^#|/\*|__\w|\\d|\bvolatile\b"
+)
 
 
 @cache

@@ -187,7 +187,7 @@ def test_what_is_asked_of_the_object_is_compared_with_numbers(name: str) -> None
     assert report.for_all is not None
     assert not report.for_all.proved
     assert str(report.for_all.obstacle).startswith(
-        "what the kernel makes of n = 157 is not what it makes of a number that is not known"
+        "what the kernel makes of n = 157 differs from what it makes of an unknown number"
     )
 
 

@@ -141,8 +141,8 @@ def test_sums_of_integers_wrap_or_stay_at_the_end() -> None:
         ("bf16", 4, {"half": True}, "products of bf16 are not summed as f16 (E24)"),
         ("s8", 4, {"half": True}, "products of s8 are not summed as f16 (E24)"),
         ("tf32", 4, {"satfinite": True}, "sums of products of tf32 have no .satfinite (E24)"),
-        ("b1", 4, {}, "xor or and is said of bits, and of nothing else (E24)"),
-        ("u4", 4, {"bits": "and"}, "xor or and is said of bits, and of nothing else (E24)"),
+        ("b1", 4, {}, ".xor and .and are needed for b1, and exist for b1 only (E24)"),
+        ("u4", 4, {"bits": "and"}, ".xor and .and are needed for b1, and exist for b1 only (E24)"),
     ],
 )
 def test_other_forms_are_refused(kind: Kind, registers: int, more: Any, why: str) -> None:

@@ -76,7 +76,8 @@ def test_of_an_autotuned_kernel_the_first_configuration_is_launched() -> None:
     )
     assert 2 * 64 * 64 * 2 < launched.launch.dynamic_shared < 3 * 64 * 64 * 2
     assert [str(s) for s in skipped] == [
-        "tuned: 1 of 2 configurations not launched: of an autotuned kernel the first one is"
+        "tuned: 1 of 2 configurations not launched: only the first configuration of an autotuned "
+        "kernel is checked"
     ]
 
 

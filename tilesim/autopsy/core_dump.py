@@ -551,14 +551,14 @@ class CoreDump:
         data = self._bytes
         if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
             raise DumpError(
-                f"{self.path}: this is no core dump of a GPU (no ELF file); one is made with "
+                f"{self.path}: this is not a core dump of a GPU (no ELF file); one is made with "
                 "`tilesim watch`, or by the variables in docs/howto/hang.md"
             )
         ident, kind, machine, *_ = header = _HEADER.unpack_from(data)
         if ident[4] != 2 or ident[5] != 1 or machine != _EM_CUDA or kind != _ET_CORE:
             cubin = machine == _EM_CUDA and kind in _CUBINS
             what = "a cubin" if cubin else "an ELF file of something else"
-            raise DumpError(f"{self.path}: this is no core dump of a GPU, it is {what}")
+            raise DumpError(f"{self.path}: this is not a core dump of a GPU, it is {what}")
         offset, entry, count = header[6], header[11], header[12]
         if entry != _SECTION.itemsize:
             raise self.error(f"section headers of {entry} bytes, not {_SECTION.itemsize}")
@@ -915,7 +915,7 @@ def _contents(path: Path) -> mmap.mmap:
     """The bytes of a dump, unpacked if it is compressed."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would not end
-            raise DumpError(f"{path}: it cannot be read: it is no file")
+            raise DumpError(f"{path}: it cannot be read: it is not a file")
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 file.seek(0)

@@ -289,7 +289,7 @@ class _Graph:
             reason = (
                 f"the layout on {target(self.launch.arch)} is not known"
                 if evidence(self.launch.arch) is None
-                else "it is no mbarrier: none was initialised there, or it was overwritten"
+                else "it is not an mbarrier: none was initialised there, or it was overwritten"
             )
             waiting.state.append(f"its word is {word:#018x}: {reason}")
             return True, True

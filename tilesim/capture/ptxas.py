@@ -115,7 +115,7 @@ def run(command: Sequence[str], output: Path) -> int:
         lost = sum(not (folder / "command").exists() for folder in kept.iterdir())
     _write(found, output)
     if lost:
-        say(f"of {count(lost, 'run')} of ptxas the PTX could not be copied")
+        say(f"the PTX of {count(lost, 'run')} of ptxas could not be copied")
     return code if code >= 0 else 128 - code
 
 
@@ -223,7 +223,7 @@ def _write(found: Iterable[Compiled], output: Path) -> None:
         failed = "" if one.code == 0 else ", ptxas failed"
         again = f", compiled {compiled} times" if compiled > 1 else ""
         kernels = f", {len(one.entries)} kernels" if len(one.entries) > 1 else ""
-        say(f"captured {name}: {one.arch or 'arch not said'}{kernels}{again}{failed}")
+        say(f"captured {name}: {one.arch or 'no -arch'}{kernels}{again}{failed}")
     write_whole(output / MANIFEST, as_text({"schema": SCHEMA, "compiled": rows}))
     say(f"captured {count(len(kept), 'PTX file')} into {output}")
     if without:

@@ -500,8 +500,8 @@ class ForAll:
                 forms(free.code.mir, plain.code.mir, self._name, further)
             except (*_REFUSALS, Refused) as why:
                 what = (
-                    f"what the kernel makes of {self._name} = {values.at(other)} is not what it "
-                    f"makes of a number that is not known: {str(why).splitlines()[0]}"
+                    f"what the kernel makes of {self._name} = {values.at(other)} differs from what "
+                    f"it makes of an unknown number: {str(why).splitlines()[0]}"
                 )
                 raise Refused(Obstacle(what, UNKNOWN)) from None
 
@@ -513,7 +513,7 @@ class ForAll:
         except _REFUSALS as same:
             if type(same) is type(why):
                 return
-        raise Refused(Obstacle(f"with a {self._name} that is not known: {why}", UNKNOWN))
+        raise Refused(Obstacle(f"with an unknown {self._name}: {why}", UNKNOWN))
 
     def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program | Mir, bool]:
         """The program compiled with a free number, and the one with its value; whether the runs for
@@ -530,7 +530,7 @@ class ForAll:
                 raise Refused(scope.refusal) from None
             if isinstance(error, _REFUSALS):
                 raise
-            what = f"with a {self._name} that is not known: {type(error).__name__}: {error}"
+            what = f"with an unknown {self._name}: {type(error).__name__}: {error}"
             raise Refused(Obstacle(what, raised_at(error))) from error
         if scope.refusal is not None:
             raise Refused(scope.refusal)

@@ -42,7 +42,7 @@ class Values:
         """
         match = _RANGE.fullmatch(text.strip())
         if match is None:
-            raise UsageError(f"{text!r} is no range of values: write 1.., 1..4096 or 64..:64")
+            raise UsageError(f"{text!r} is not a range of values: write 1.., 1..4096 or 64..:64")
         first, last, step = match.groups()
         return cls(int(first), None if last is None else int(last), int(step or 1)).checked()
 
@@ -59,7 +59,7 @@ class Values:
             case range() if len(given) and given.step > 0:
                 return cls(given.start, given[-1], given.step)
             case _:
-                raise UsageError(f"{given!r} is no range of values that grow")
+                raise UsageError(f"{given!r} is not a range of values that grow")
 
     def checked(self) -> Values:
         """Itself.

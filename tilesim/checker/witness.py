@@ -143,7 +143,9 @@ class Witness:
         choices = {}
         for key, picks in recorded.items():
             if not isinstance(key, str) or not key.isdecimal() or len(key) > 9:
-                raise UsageError(f"the witness has choices for {key!r}, which is no cluster number")
+                raise UsageError(
+                    f"the witness has choices for {key!r}, which is not a cluster number"
+                )
             choices[int(key)] = _numbers(picks, f"choices of cluster {key}")
         recorded_on = data.get("program")
         if not isinstance(recorded_on, str) or not _FINGERPRINT.fullmatch(recorded_on):

@@ -199,20 +199,24 @@ def command(
     130 interrupted; the worst of several.
     """
     if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
-        raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
+        raise UsageError(
+            "--replay repeats one schedule: leave out --resume, --shrink and --suggest"
+        )
     if quiet and (output_format != "text" or diff or verbose):
-        raise UsageError("--quiet is about the report as text: without --format, --diff, --verbose")
+        raise UsageError(
+            "--quiet shortens the report as text: leave out --format, --diff and --verbose"
+        )
     if diff and (output_format != "text" or witness_path is not None):
-        raise UsageError("--diff is the report: without --format and --replay")
+        raise UsageError("--diff prints a patch as the report: leave out --format and --replay")
     search["recheck"] |= certificate is not None
     if search["recheck"] and witness_path is not None:
-        raise UsageError("--recheck is of proofs: without --replay")
+        raise UsageError("--recheck checks proofs again: leave out --replay")
     if ptxas is not None and not sass:
-        raise UsageError("--ptxas is for --sass")
+        raise UsageError("--ptxas compiles for --sass: add --sass")
     if sass and witness_path is not None:
-        raise UsageError("--sass is of checks: without --replay")
+        raise UsageError("--sass compares the machine code in a check: leave out --replay")
     if sass and search["for_all"]:
-        raise UsageError("--sass compares the machine code of one program: without --for-all")
+        raise UsageError("--sass compares the machine code of one program: leave out --for-all")
     if sass:
         from tilesim.cli.sass import Sass  # most checks look at no machine code
 
@@ -340,7 +344,9 @@ def _certify(results: Sequence[Result], path: Path) -> None:
         UsageError: there are several kernels.
     """
     if len(results) > 1:
-        raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
+        raise UsageError(
+            f"--certificate {path} is for one kernel, {len(results)} were checked: name one"
+        )
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
             from tilesim.checker.certificate_file import text_of

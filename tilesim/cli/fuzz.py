@@ -129,13 +129,13 @@ def command(
     domain: dict[str, tuple[Value, ...]] = {}
     stream: Iterable[Case]
     if every and not mutate:
-        raise UsageError("--every is about mutants: add --mutate")
+        raise UsageError("--every is for mutants: add --mutate")
     if mutate and is_ptx(target):
         load_one(target, Given(params, launches))
         stream = every_mutant(target, tuple(map(str, launches)), settings, seed)
     else:
         if launches:
-            raise UsageError("--launch is about the mutants of a PTX kernel: add --mutate")
+            raise UsageError("--launch is for mutants of a PTX kernel: add --mutate")
         kernel = kernel_of(target)
         domain = space(kernel, params)
         if every:

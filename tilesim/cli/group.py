@@ -56,7 +56,7 @@ def _in_one_line(name: str, ctx: click.Context | None = None) -> Iterator[None]:
         elif ctx is not None:
             name = f"{ctx.command_path} {ctx.invoked_subcommand}"
         text = " ".join(error.format_message().split()).removesuffix(".")
-        text = text.replace(_NO_NUMBER, f"is no integer like {_example(error)}")
+        text = text.replace(_NO_NUMBER, f"is not an integer like {_example(error)}")
         raise WrongUsage(f"{text[:1].lower()}{text[1:]} (see {name} --help)") from None
 
 

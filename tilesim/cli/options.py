@@ -113,7 +113,7 @@ class Seconds(click.FloatRange):
         """The number."""
         number = super().convert(value, param, ctx)
         if isnan(number):
-            self.fail(f"{value} is no number", param, ctx)
+            self.fail(f"{value} is not a number", param, ctx)
         return number
 
 

@@ -43,7 +43,7 @@ def defaults(command: click.Command, commands: Mapping[str, object], name: str) 
         if isinstance(value, dict) and key not in commands:
             raise UsageError(f"{path}: there is no command {key}{did_you_mean(key, commands)}")
     if not isinstance(own, dict):
-        raise UsageError(f"{path}: [tool.tilesim.{name}] is no table")
+        raise UsageError(f"{path}: [tool.tilesim.{name}] is not a table")
     known = {p.name: p for p in command.params}
     result = {}
     any_format = name == "check" or "output_format" not in known
@@ -57,7 +57,7 @@ def defaults(command: click.Command, commands: Mapping[str, object], name: str) 
         if _NAMES[key] in known:
             parameter = known[_NAMES[key]]
             if isinstance(value, bool) and not getattr(parameter, "is_flag", False):
-                raise UsageError(f"{path}: {key} takes a value, and is no switch: {value}")
+                raise UsageError(f"{path}: {key} takes a value, and is not a switch: {value}")
             result[_NAMES[key]] = _value(path, key, value)
     return result
 
@@ -85,7 +85,7 @@ def _value(path: Path | None, key: str, value: object) -> Any:
                 return tuple(str(path.parent / item) for item in value)
             return tuple(value)
         case _:
-            raise UsageError(f"{path}: {key} is no text, number, boolean or list of texts")
+            raise UsageError(f"{path}: {key} is not a text, number, boolean or list of texts")
 
 
 def _find(folder: Path) -> Path | None:
@@ -102,9 +102,9 @@ def _section(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        raise UsageError(f"{path} is not TOML: {error}") from None
     section = document.get("tool", {})
     section = section.get("tilesim", {}) if isinstance(section, dict) else {}
     if not isinstance(section, dict):
-        raise UsageError(f"{path}: [tool.tilesim] is no table")
+        raise UsageError(f"{path}: [tool.tilesim] is not a table")
     return section

@@ -164,7 +164,7 @@ def _images(task: _Task) -> tuple[tuple[Image, Image], str]:
     text, file, note = task.text.text, task.text.file, ""
     target = _TARGET.search(text)
     if target is None:
-        raise TargetError("it is no PTX: it has no .target")
+        raise TargetError("it is not PTX: it has no .target")
     newest = min(
         filter(None, (_newest(one, text, file, target[1]) for one in (task.old, task.new))),
         default=None,

@@ -109,8 +109,8 @@ def _named(path: Path, certificate: Certificate) -> str:
     if not (name.isprintable() and runs_only_tilesim(name)):
         again = f"tilesim recheck {quote(str(path))} {quote(name)}"
         raise UsageError(
-            f"{path} names {printable(name, '')}, which may be code that a stranger has chosen: if "
-            f"it is trusted, name it on the command line: {printable(again, '')}"
+            f"{path} names {printable(name, '')}, and rechecking runs its code: if "
+            f"you trust it, name it on the command line: {printable(again, '')}"
         )
     return name
 

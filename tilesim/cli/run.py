@@ -92,7 +92,7 @@ def command(
     interrupted; the worst of several.
     """
     if witness_path is not None and backend != "sim":
-        raise UsageError("--replay repeats a simulated schedule, without --backend")
+        raise UsageError("--replay repeats a simulated schedule: leave out --backend")
     if backend != "sim":
         ctx.exit(_run_gpu(targets, given, backend, seed, perturb))
     if perturb is not None:

@@ -167,7 +167,9 @@ class Session:
         while self._todo and (self.spread or self.workers > 1):
             self._load_next()
         if STDIN in self.texts and (self.spread or (self.workers > 1 and self.kernels > 1)):
-            raise UsageError("kernels of standard input are checked by one process: no --jobs")
+            raise UsageError(
+                "kernels of standard input are checked by one process: leave out --jobs"
+            )
         self._here = not self.spread and (self.workers == 1 or self.kernels == 1)
 
     @property

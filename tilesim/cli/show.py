@@ -73,7 +73,7 @@ def command(
             return
     found = load_one(target, given)
     if plain and (found.ptx is None or not mir):
-        raise UsageError("--plain is a form of PTX, and goes with --mir")
+        raise UsageError("--plain shows the plain form of PTX: add --mir")
     text = _machine(found, locations, plain=plain) if mir else _tile(found, locations)
     if output_format == "json":
         form = "mir" if mir else "tile"

@@ -234,7 +234,7 @@ def _counting(kernel: Kernel, what: str, name: str) -> str:
         )
     default = known[name]
     if not counts(default):
-        raise UsageError(f"--{what}: {name} counts nothing, its default is {default!r}")
+        raise UsageError(f"--{what}: parameter {name} is not a number, its default is {default!r}")
     return name
 
 

@@ -109,7 +109,7 @@ def command(
     if witness_path is None:
         runs = _record(program, found.inputs(kernel, seed), backend, strict, clusters, limit)
     elif backend != "sim":
-        raise UsageError("--replay repeats a simulated schedule, without --backend")
+        raise UsageError("--replay repeats a simulated schedule: leave out --backend")
     else:
         runs = _Runs(_replayed(found, program, witness_path, seed, limit), None)
     if predicted:

@@ -31,7 +31,7 @@ def _tell(line: str) -> None:
 
 
 @click.command("watch", context_settings={"ignore_unknown_options": True})
-@time_option("--after", None, "Take it for hung after so long, whatever it does.")
+@time_option("--after", None, "Time after which the program counts as hung, whatever it does.")
 @time_option(
     "--no-progress", _NO_PROGRESS,
     "Take it for hung when for so long a GPU is busy, no memory of GPUs is accessed, and no "

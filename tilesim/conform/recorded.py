@@ -82,7 +82,7 @@ def load(path: Path) -> Recorded:
     """
     try:
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} cannot be read: it is no regular file")
+            raise UsageError(f"{path} cannot be read: it is not a regular file")
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
                 raise UsageError(f"{path}: more than {MAX_BYTES >> 20} MiB unpacked")
@@ -92,7 +92,7 @@ def load(path: Path) -> Recorded:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path} is no recording of launches: {error}") from error
+        raise UsageError(f"{path} is not a recording of launches: {error}") from error
     _check(found, path)
     return found
 

@@ -143,13 +143,13 @@ class Image:
     def _headers(self) -> Iterator[Section]:
         data = self.data
         if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
-            raise CubinError(f"{self.name}: this is no cubin (no ELF file)")
+            raise CubinError(f"{self.name}: this is not a cubin (no ELF file)")
         ident, kind, machine, _, _, _, offset, self._flags, _, _, _, entry, count, strings = (
             _HEADER.unpack_from(data)
         )
         if ident[4] != 2 or ident[5] != 1 or machine != _EM_CUDA or kind == _ET_CORE:
             what = "a core dump" if kind == _ET_CORE else "an ELF file of something else"
-            raise CubinError(f"{self.name}: this is no cubin, it is {what}")
+            raise CubinError(f"{self.name}: this is not a cubin, it is {what}")
         if not count:
             return
         if entry != _SECTION.size or count > MOST_SECTIONS or offset + count * entry > len(data):

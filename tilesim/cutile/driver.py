@@ -73,7 +73,8 @@ class _Recorder:
             raise UsageError(f"{call.kernel}: tileiras has run no ptxas that was seen")
         if found.arch != self._target:
             raise UsageError(
-                f"{call.kernel} was compiled for {found.arch} in this process: cuTile keeps it"
+                f"{call.kernel} was compiled for {found.arch} in this process, and cuTile does "
+                "not compile it again: start a new process"
             )
         module = read(found.ptx, "kernel.ptx")
         entry = next(e for e in module.entries if e.name == call.kernel)

@@ -111,7 +111,7 @@ class HostCode:
     def _call(self, kernel: str, parameters: int) -> None:
         function = self._function(kernel)
         if function is None:
-            raise UsageError(f"{kernel}: cuTile says nothing of its hidden parameters")
+            raise UsageError(f"{kernel}: cuTile does not describe its hidden parameters")
         if platform.machine() != "x86_64" or self._is_relocated(function):
             raise UsageError(f"{kernel}: the code for its hidden parameters cannot be run alone")
         section = self._sections[function.section]

@@ -123,7 +123,7 @@ def as_count(given: object, what: str, loc: Loc) -> int:
         return integer(given)
     if isinstance(given, SupportsIndex) and not isinstance(given, bool | Expr):
         return int(given.__index__())
-    known = "is known only when the kernel runs, it is" if isinstance(given, Expr) else "is"
+    known = "is known only when the kernel runs: it is" if isinstance(given, Expr) else "is"
     raise reject(f"{what} {known} {named(given)}, not an integer", loc)
 
 
@@ -137,7 +137,7 @@ def as_counts(given: object, what: str, loc: Loc) -> tuple[int, ...]:
 def as_shape(given: object, what: str, loc: Loc) -> tuple[int, ...]:
     """As `as_counts`; of one dimension or more."""
     if not (shape := as_counts(given, what, loc)):
-        raise reject(f"{what} is {named(given)}, without a dimension", loc,
+        raise reject(f"{what} is {named(given)}, which has no dimension", loc,
                      fix="one element has the shape (1,)")  # fmt: skip
     return shape
 
@@ -172,7 +172,7 @@ def as_condition(cond: object, loc: Loc) -> Expr:
     """What a branch or a loop asks."""
     if not isinstance(cond, Expr):
         raise reject(
-            f"the condition is the Python value {cond!r}, no expression",
+            f"the condition is the Python value {cond!r}, not an expression",
             loc,
             fix="compare with x.eq(y) or x < y, combine with all_of/any_of",
         )
@@ -267,7 +267,7 @@ def _check_integers(op: Op) -> None:
             if isinstance(part, Expr) and fraction(part) is not None:
                 wider = ", or declare what holds it with a type such as f32"
                 raise reject(
-                    f"{op.mnemonic}: {name} {part} is a floating-point number, no integer",
+                    f"{op.mnemonic}: {name} {part} is a floating-point number, not an integer",
                     op.loc,
                     fix="divide integers with //" + (wider if name in op.data else ""),
                 )

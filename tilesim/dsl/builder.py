@@ -305,7 +305,7 @@ class Builder(BuilderMethods):
         """
         loc = caller()
         if not isinstance(tensor, GlobalTensor):
-            raise reject(f"a tensor map is of {named(tensor)}, not of a tensor in global memory",
+            raise reject(f"a tensor map needs a tensor in global memory, not {named(tensor)}",
                          loc, fix="declare the tensor with k.tensor(...)")  # fmt: skip
         called = name or f"{tensor.name}_map"
         strides, low, high = (
@@ -356,7 +356,7 @@ class Builder(BuilderMethods):
         """A region for these warps of the CTA only; they have a barrier and an elected thread."""
         loc = caller()
         if not isinstance(name, str):
-            raise reject(f"the role is called {named(name)}, not by a text", loc)
+            raise reject(f"the name of the role is {named(name)}, not a text", loc)
         members = as_counts(warps, f"the warps of role {name}", loc)
         with self._region() as body:
             yield Warps(self, self._barriers, members)

@@ -134,7 +134,7 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         match self.path[-1][0]:
             case "iterator":
-                return f"{self.place} is further after an iteration of the loop than before it"
+                return f"an iteration of the loop advances the iterator {self.place}"
             case "random":
                 return f"an iteration of the loop changes the numbers that {self.place} gives next"
         before, after = _said(self.before), _said(self.after)
@@ -316,7 +316,7 @@ def _rejected(said: str, loc: Loc, place: str, keep: str) -> InvalidProgram:
 
 def _said(value: object) -> str:
     if value is _ABSENT:
-        return "not there"
+        return "unset"
     return str(value) if isinstance(value, Expr) else named(value)
 
 

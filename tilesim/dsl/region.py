@@ -59,7 +59,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         recorder = self._opener.recorder
         if all(r is not self for r in recorder.unopened):
             raise reject(
-                f"this {self._what} has been entered before: a region has one place",
+                f"this {self._what} has been entered before: a region is entered once",
                 caller(), rule="region", fix=f"call {self._opener.called}.{self._what}(...) again",
             )  # fmt: skip
         recorder.unopened[:] = [r for r in recorder.unopened if r is not self]
@@ -80,7 +80,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
 
     def __iter__(self) -> NoReturn:
         raise reject(
-            f"{self._what} is no Python iterable: it is a region of the kernel",
+            f"{self._what} is not a Python iterable: it is a region of the kernel",
             caller(),
             rule="region",
             fix=f"write `with {self._opener.called}.{self._what}(...) as i:`",

@@ -48,7 +48,8 @@ class NamedBarriers:
         number = constant(as_expr(id))
         if number in self._given:
             raise reject(
-                f"named barrier {number} was given out at {self._given[number]}, it is not free",
+                f"named barrier {number} is already in use: k.named_barrier(...) at "
+                f"{self._given[number]} got it",
                 loc, fix="use that barrier's handle, another id, or k.named_barrier(...) here, too",
             )  # fmt: skip
         if number is not None:
@@ -152,6 +153,6 @@ class Warps:
     def one_thread(self, index: int = 0) -> Region[None]:
         """A region for the elected thread of one of these warps; the others pass by it."""
         if not 0 <= index < len(self.members):
-            raise reject(f"these are {len(self.members)} warps, there is no warp {index} of them",
+            raise reject(f"the role has {len(self.members)} warps, there is no warp {index} of it",
                          caller())  # fmt: skip
         return self._k.one_thread(self.members[index])

@@ -135,7 +135,7 @@ class Code:
         )
         by = step.range[0]
         if by != step.range[1] or by == 0:
-            raise NotExportable(what, stmt.loc, "its step is no constant other than zero")
+            raise NotExportable(what, stmt.loc, "its step is not a constant other than zero")
         span = _span(start.range, stop.range, by)
         if span[0] > span[1]:
             return ()

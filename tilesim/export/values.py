@@ -224,7 +224,7 @@ def _divide(op: str, a: Runtime, b: Runtime, mask: int) -> Value:
     """Rounds towards minus infinity, where Promela rounds towards zero."""
     low, high = b.range
     if low != high or low <= 0:
-        return Unknown("a division by something that is no positive constant")
+        return Unknown("a division by something that is not a positive constant")
     n = low
     if op == "%":
         text = f"({a.text} % {n})" if a.range[0] >= 0 else f"((({a.text} % {n}) + {n}) % {n})"

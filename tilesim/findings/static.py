@@ -124,7 +124,7 @@ DOCS = (
     ),
     RuleDoc(
         "name",
-        "Two declarations have the same name, or a name is no identifier.",
+        "Two declarations have the same name, or a name is not an identifier.",
         "Names identify tensors, barriers and variables in reports and in the text form.",
         ("Identifiers",),
         (),

@@ -120,7 +120,8 @@ def require_one_device(program: Program) -> None:
     far = [t.name for t in program.tensors if t.devices != 1]
     if far:
         raise UsageError(
-            f"{', '.join(far)}: memory of several devices, which a launch on one does not have"
+            f"{', '.join(far)}: it is memory of several devices, and a launch on one device has "
+            "no multimem addresses"
         )
 
 

@@ -110,8 +110,8 @@ def address_of(item: Tensor | View | Mbarriers | Mbar | TensorMap) -> Expr:
     """
     match item:
         case View() | Mbar() if item.cta is not None:
-            raise reject(f"the address of {item} is another CTA's", caller(),
-                         fix="take the address here, and k.mem.mapa(...) of it")  # fmt: skip
+            raise reject(f"{item} is in another CTA: its address is not known here", caller(),
+                         fix="take it without .at(rank), then k.mem.mapa(...)")  # fmt: skip
         case AddressedTensor(address=address):
             return address
         case Mbar(array=AddressedMbarriers(address=address)):

@@ -279,7 +279,7 @@ class View:
 
 
 def _names_its_cta(operand: View | Mbar) -> InvalidProgram:
-    return reject(f"{operand} is at an address, which says the CTA itself", caller(),
+    return reject(f"{operand} is at an address, which already names the CTA", caller(),
                   fix="take the address that k.mem.mapa(...) gives")  # fmt: skip
 
 
@@ -365,7 +365,7 @@ class Mbar:
         """The same mbarrier in CTA ``cta`` of the cluster (PTX ``mapa``).
 
         Raises:
-            InvalidProgram: it is at an address, which says the CTA itself.
+            InvalidProgram: it is at an address, which already names the CTA.
         """
         if isinstance(self.array, AddressedMbarriers):
             raise _names_its_cta(self)

@@ -28,7 +28,7 @@ def apart(op: Op) -> tuple[Op | Trap, ...]:
     view = op.src if isinstance(op, LoadVector) else op.dst
     wrong = Trap(
         cond=(_address(view) % view.nbytes).ne(0),
-        what=f"{op.mnemonic} of {view.nbytes} bytes at no multiple of {view.nbytes} (H15)",
+        what=f"{op.mnemonic} of {view.nbytes} bytes at an address of other alignment (H15)",
         misplaced=True,
         loc=op.loc,
     )

@@ -201,7 +201,7 @@ class Expr(Keeper):
 
     def __index__(self) -> int:
         raise TypeError(
-            f"the value of `{self}` is only known when the kernel runs, it is no Python integer; "
+            f"the value of `{self}` is only known when the kernel runs: not a Python integer; "
             "use `with k.loop(...) as i:` instead of range(...), and select(...) instead of a list"
         )
 
@@ -565,7 +565,7 @@ def element(item: Operand, name: str) -> Expr:
     """``item`` as an expression; no fraction."""
     expr = as_expr(item)
     if fraction(expr) is not None or (isinstance(expr, Const) and isinstance(expr.value, float)):
-        raise reject(f"index {expr} of {name} is no integer", caller())
+        raise reject(f"index {expr} of {name} is not an integer", caller())
     return expr
 
 

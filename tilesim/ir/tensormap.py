@@ -141,13 +141,13 @@ def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...], mode: str) -> It
     for coordinate in coords:
         number = constant(coordinate)
         if fraction(coordinate) is not None:
-            yield f"the coordinate {coordinate} is no integer"
+            yield f"the coordinate {coordinate} is not an integer"
         if number is not None and not INT_MIN <= number <= UINT_MAX:
             yield f"the coordinate {number} does not fit into 32 bits"
     known = constant(coords[-1]) if coords and m.packing else None
     least = _HALF_ROW if m.packing == "b6p2x16" else unit(m.packing, u8, "")
     if known is not None and known % least:
-        yield f"the first coordinate {known} of {m.packing} is no multiple of {least} (B36)"
+        yield f"the first coordinate {known} of {m.packing} is not a multiple of {least} (B36)"
 
 
 def packing_problems(m: TensorMap, target: str) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,7 @@ class Grouped:
 
     def __post_init__(self) -> None:
         if len(self.ends.shape) != 1 or self.ends.dtype.kind not in ("int", "uint"):
-            raise reject(f"{self.ends.name} is no vector of integers", caller())
+            raise reject(f"{self.ends.name} is not a vector of integers", caller())
         for what in ("height", "across", "ctas", "width"):
             number = getattr(self, what)
             if as_count(number, what, caller()) < 1:

@@ -325,7 +325,7 @@ def _with(label: str, values: Mapping[str, str]) -> str:
 def _only_ptx(text: str, said: Given) -> None:
     for option, value in (("--launch", said.launches), ("--entry", said.entry)):
         if value:
-            raise UsageError(f"{option} is about PTX files; {text} is none")
+            raise UsageError(f"{option} is for PTX files only, and {text} is not one")
 
 
 def _is_file(place: str) -> bool:
@@ -349,6 +349,6 @@ def _existing(place: str) -> Path:
         known = advice(path)
         if known is not None:
             raise TargetError(known)
-        raise TargetError(f"{place} is no {', '.join(_SUFFIXES)} file, and no program or cubin")
+        raise TargetError(f"{place} is not a {', '.join(_SUFFIXES)} file, a program or a cubin")
     show_file(path)
     return path

@@ -321,7 +321,7 @@ def read(path: Path) -> MachineCode:
 def _read(path: Path, _changed: int, _size: int) -> MachineCode:
     kind = kind_of(path)
     if kind is None:
-        raise TargetError(f"{path} is no machine code")
+        raise TargetError(f"{path} is not machine code")
     if kind == "dump":
         raise TargetError(f"{path} is a core dump, which has its launches itself: tilesim check")
     data = _bytes(path)

@@ -34,7 +34,7 @@ def without_launch(code: MachineCode) -> str:
     template = f"`tilesim launch-template {path}` writes what is to be filled in"
     if code.kind in ("cubin", "fatbin"):
         return (
-            f"{path} says nothing of its launch: give --launch FILE, or write {description}; "
+            f"{path} does not describe its launch: give --launch FILE, or write {description}; "
             f"{template}"
         )
     program = str(path) if path.parent != Path() else f"./{path}"

@@ -251,7 +251,7 @@ def described(
     sources = given or (path.with_suffix(DESCRIPTION),)
     if not given and not sources[0].exists():
         raise TargetError(
-            f"{path} says nothing of its launch: give --launch FILE, or write {sources[0]}; "
+            f"{path} does not describe its launch: give --launch FILE, or write {sources[0]}; "
             f"`tilesim launch-template {path}` writes what is to be filled in"
         )
     texts = ((read_file(source), str(source)) for source in sources)

@@ -151,7 +151,7 @@ def _all(
 def _from_cases(module: ModuleType, place: str, file: str, cases: object) -> Iterator[Target]:
     names = {id(item): name for name, item in _exposed(module).items()}
     if not isinstance(cases, (tuple, list)):
-        raise TargetError(f"{place}: CASES is no tuple of cases")
+        raise TargetError(f"{place}: CASES is not a tuple of cases")
     for case in cases:
         kernel, params = getattr(case, "kernel", None), getattr(case, "params", None)
         if not isinstance(kernel, Kernel) or not isinstance(params, Mapping):

@@ -65,4 +65,4 @@ def _read(stream: TextIO | None) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise TargetError("standard input is no UTF-8 text") from error
+        raise TargetError("standard input is not UTF-8 text") from error

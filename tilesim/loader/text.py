@@ -28,7 +28,7 @@ def read_file(path: Path, limit: int = MAX_BYTES) -> str:
     except OSError as error:
         raise TargetError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TargetError(f"{path} cannot be read: it is no UTF-8 text") from error
+        raise TargetError(f"{path} cannot be read: it is not UTF-8 text") from error
 
 
 def read_tile(path: Path, name: str) -> Program:

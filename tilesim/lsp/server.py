@@ -49,7 +49,7 @@ _UNTRUSTED = (
     "editor, or start tilesim lsp --trust)"
 )
 _FOREIGN = (
-    "not checked: a check runs this file, and it is none of the workspace's own (outside, hidden "
+    "not checked: a check runs this file, and it is not part of the workspace (outside, hidden "
     "or installed)"
 )
 
@@ -158,7 +158,7 @@ class Server(LanguageServer):
         text, files = self.view.text(str(path)), self.view.files(path)
         saved = await asyncio.to_thread(on_disk, path)
         if text is None or saved is None:
-            limit = f"not checked: it is no readable file of at most {MAX_SOURCE >> 20} MiB"
+            limit = f"not checked: it is not a readable file of at most {MAX_SOURCE >> 20} MiB"
             self._not_checked(uri, files.owner, limit)
             return
         if saved.lines != text.lines and saved.is_whole:
@@ -194,7 +194,7 @@ class Server(LanguageServer):
         found = captured(path)
         if found.old and not found.fresh:
             folder = os.path.relpath(found.old[0].parent, path.parent)
-            why = f"not checked: its kernels in {folder} are of an earlier text, capture them again"
+            why = f"not checked: its kernels in {folder} are of an earlier text: capture it again"
             return Plan(why=why, captures=True)
         return Plan(tuple(map(str, found.fresh)), captures=True)
 

@@ -21,17 +21,19 @@ from tilesim.records import dataclass
 from tilesim.version import __version__
 
 INSTRUCTIONS = """
-tilesim proves that the synchronisation of a Hopper or Blackwell GPU kernel works on every schedule
-(mbarriers, TMA, wgmma, tcgen05, clusters), or shows the schedule that breaks it, without a GPU.
+tilesim checks the synchronisation of Hopper and Blackwell GPU kernels without a GPU: mbarriers,
+TMA, wgmma, tcgen05, clusters. It proves that a kernel works on every schedule, or shows the
+schedule that breaks it.
 
-A target is file.py, file.py::kernel, package.module::kernel, file.tile, file.mir, or file.ptx with
-its launch description file.json beside it; a cubin or a program with PTX is as a .ptx, and a core
-dump of a GPU has its launches. A .py target is run: check only code that you would run.
+A target is file.py, file.py::kernel, package.module::kernel, file.tile or file.mir. It may also be
+file.ptx with its launch description file.json beside it. A cubin or program with PTX in it is
+checked as a .ptx file is; a core dump of a GPU describes its launches itself. A .py target is run:
+check only code that you would run.
 
 Check a kernel after each edit. Verdicts: proved and exhausted are proofs; failed comes with
 findings, their lines, causes and a witness; bounded: nothing was found, and why that is no proof.
-The tool suggest looks for repairs, explain says what a rule means (deadlock, race, A13, ...), trace
-shows what waits for what and when.
+The tool suggest looks for repairs. The tool explain says what a rule means (deadlock, race, A13).
+The tool trace shows what waits for what and when.
 """
 
 Targets = Annotated[

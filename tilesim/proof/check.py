@@ -219,7 +219,7 @@ def _peers_outlive(m: Machine, rank: int) -> None:
     lanes = slice(rank * m.in_cta, (rank + 1) * m.in_cta)
     for (cta, lane), position in m.touched.items():
         if cta == rank and not (m.order.past[lanes, lane] >= position).any():
-            raise Refuted("D9", f"thread {lane} touches CTA {cta}, which may have ended")
+            raise Refuted("D9", f"thread {lane} accesses CTA {cta}, which may have ended")
 
 
 @rule("B34", "a CTA ends behind the asynchronous accesses of its shared memory")

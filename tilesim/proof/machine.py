@@ -1103,7 +1103,7 @@ class Machine:
         for i in w.lanes(lanes):
             self.touched[rank, int(i)] = int(self.order.position[i])
 
-    @rule("D8", "a CTA has started before another one touches its memory, or works with it")
+    @rule("D8", "a CTA has started before another CTA accesses its shared memory or its barriers")
     def has_started(self, w: Warp, lanes: Sequence[int], rank: int) -> None:
         """Raises: Refuted: nothing of that CTA need have happened."""
         of_cta = slice(rank * self.in_cta, (rank + 1) * self.in_cta)

@@ -260,7 +260,8 @@ class Order:
         self._fenced.setdefault(lane, self.nothing()).join(self.of(np.array([lane])))
 
     @rule(
-        "H18", "a restricted release hands on what threads of its CTA did to the CTA's own memory"
+        "H18",
+        "a restricted release orders only accesses of its CTA's threads to that CTA's own memory",
     )
     def release_own(self, lane: int) -> None:
         """The same of a fence for the shared memory of the lane's CTA."""

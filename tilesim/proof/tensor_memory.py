@@ -139,7 +139,7 @@ class Pool:
         if not holds:
             raise Refuted("G7", "tcgen05.alloc may come after relinquish_alloc_permit")
 
-    @rule("G9", "the CTAs of a pair allocate and free alike, each in one order")
+    @rule("G9", "both CTAs of a pair execute the same allocations and frees, in one order")
     def comes_second(self, peer: Pool, what: Hashable, lane: int, order: Order) -> bool:
         """Whether a warp, by its first lane, comes to what both CTAs do behind the other one.
 

@@ -512,7 +512,7 @@ def _require_pointed(tensors: Collection[GlobalTensor]) -> None:
             if one.to not in sizes:
                 hint = did_you_mean(one.to, tuple(sizes))
                 raise LaunchError(
-                    f"{where}, which is no buffer{hint}; give it, with its bytes, in buffers"
+                    f"{where}, which is not a buffer{hint}; give it, with its bytes, in buffers"
                 )
             if one.offset > sizes[one.to]:
                 raise LaunchError(f"{where}, byte {one.offset} of it: it has {sizes[one.to]}")
@@ -552,7 +552,7 @@ def _tensor(value: Map, launch: Launch, contents: Contents | None) -> GlobalTens
     strides = [1]
     for stride in value.strides:
         if stride % element.bytes:
-            raise LaunchError(f"{value.name}: {stride} bytes are no multiple of an element")
+            raise LaunchError(f"{value.name}: {stride} bytes are not a multiple of an element")
         strides.append(stride // element.bytes)
     return GlobalTensor(
         value.name, element, tuple(reversed(shape)), tuple(reversed(strides)),
@@ -630,7 +630,7 @@ def completed(entry: Function, launch: Launch) -> Launch:
     for n, c, axis in zip(launch.grid, cluster, "xyz", strict=True):
         if n % c:
             raise LaunchError(
-                f"{launch.entry}: grid: {n} CTAs in {axis} are no multiple of the cluster's {c}"
+                f"{launch.entry}: grid: {n} CTAs in {axis} are not a multiple of the cluster's {c}"
             )
     return replace(launch, block=block, cluster=cluster)
 
@@ -656,7 +656,9 @@ def check(entry: Function, launch: Launch) -> None:
     _same(name, "cluster", launch.cluster, says.get("reqnctapercluster"), ".reqnctapercluster")
     for needed in ("reqntid", "reqnctapercluster") if "blocksareclusters" in says else ():
         if needed not in says:  # PTX 11.8.1
-            raise LaunchError(f"{name}: .blocksareclusters needs .{needed}, which the PTX has not")
+            raise LaunchError(
+                f"{name}: .blocksareclusters needs .{needed}, which the PTX does not have"
+            )
     most = _volume(says.get("maxntid"))
     if most is not None and launch.threads > most:
         raise LaunchError(f"{name}: block: {launch.threads} threads, .maxntid allows {most}")

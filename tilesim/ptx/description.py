@@ -115,7 +115,7 @@ def _each(reads: Iterable[tuple[_Form, Any, str]]) -> list[Any]:
 def _one(form: _Form, value: Any, path: str) -> Any:
     """What a form reads of a value that may still be to be filled in, as a template has it."""
     if isinstance(value, str) and value.partition(":")[0] == MISSING:
-        raise _Missing((path,), f"is to be filled in, {value!r} stands for it")
+        raise _Missing((path,), f"is not filled in: {value!r} is still there")
     return form.read(value, path)
 
 
@@ -137,7 +137,7 @@ def _bytes(value: Any, path: str) -> bytes:
     try:
         return bytes.fromhex(_text(value, path))
     except ValueError:
-        _fail(path, "these are no hexadecimal digits")
+        _fail(path, "these are not hexadecimal digits")
 
 
 def _flag(value: Any, path: str) -> bool:
@@ -247,7 +247,10 @@ def _object(cls: type, *entries: _Entry, rule: _Rule = lambda made, _: made) -> 
         for key in members:
             if key not in known:
                 hint = did_you_mean(str(key), known)
-                _fail(f"{path}.{key}", f"is not known here{hint}; there are {', '.join(known)}")
+                _fail(
+                    f"{path}.{key}",
+                    f"is not a field of this object{hint}; its fields are {', '.join(known)}",
+                )
         given = [e for e in entries if members.get(e.key) is not None or e.default is _REQUIRED]
         found = _each((e.form, members.get(e.key), f"{path}.{e.key}") for e in given)
         made = {entry.key: entry.default for entry in entries}
@@ -297,7 +300,7 @@ def require_fits(path: str, kind: str, value: float) -> None:
             _fail(path, f"{_shown(value)} does not fit {kind}")
         return
     if isinstance(value, float):
-        _fail(path, f"{value} is no integer")
+        _fail(path, f"{value} is not an integer")
     width = WIDTH[kind]
     low = 0 if kind[0] == "u" else -(1 << width - 1)
     high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
@@ -315,7 +318,7 @@ def _contents(made: Contents, path: str) -> Contents:
         if not isinstance(value, Address):
             require_fits(f"{path}.values[{i}]", made.type, value)
         elif made.type not in ADDRESSES:
-            what = f"an address has 64 bits, {made.type} has not: use {', '.join(ADDRESSES)}"
+            what = f"an address has 64 bits, {made.type} does not: use {', '.join(ADDRESSES)}"
             _fail(f"{path}.values", what)
     return made
 
@@ -364,7 +367,7 @@ def _struct(made: Struct, path: str) -> Struct:
 def _launch(made: Launch, path: str) -> Launch:
     for n, c, axis in zip(made.grid, made.cluster, "xyz", strict=True):
         if c and n % c:
-            _fail(f"{path}.grid", f"{n} CTAs in {axis} are no multiple of the cluster's {c}")
+            _fail(f"{path}.grid", f"{n} CTAs in {axis} are not a multiple of the cluster's {c}")
     if made.threads > 1024:
         _fail(f"{path}.block", f"{made.threads} threads are more than 1024")
     return replace(made, about=" ".join(made.about.split()))
@@ -526,7 +529,7 @@ def loads_all(text: str, file: str = "launch.json") -> tuple[Launch, ...]:
     if not isinstance(document, list):
         return (read(document, file),)
     if not document:
-        raise LaunchError(f"{file}: the list has no description")
+        raise LaunchError(f"{file}: the list is empty: it needs at least one launch")
     return tuple(_whole(_LIST, document, file))
 
 
@@ -534,7 +537,7 @@ def _parsed(text: str, file: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=partial(_members_once, file))
     except json.JSONDecodeError as error:
-        raise LaunchError(f"{file}: this is no JSON: {error}") from error
+        raise LaunchError(f"{file}: this is not JSON: {error}") from error
     except RecursionError as error:
         raise LaunchError(f"{file}: lists and objects are nested too deeply") from error
     except LaunchError:

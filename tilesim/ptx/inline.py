@@ -309,7 +309,7 @@ class _Flattening:
         found = self._name(instruction.guard.predicate, instruction, frame)
         if not isinstance(found, Register) or found.type != "pred":
             raise self._fail(
-                instruction.place, f"{instruction.guard.predicate} is no predicate register"
+                instruction.place, f"{instruction.guard.predicate} is not a predicate register"
             )
         return Not(found) if instruction.guard.negated else found
 
@@ -362,8 +362,8 @@ class _Flattening:
                 "compile without -G, so that it is inlined; indirect calls are not supported",
             )
         raise self._fail(
-            instruction.place, f"{name} is declared nowhere",
-            "is the text complete, and the register or label of this scope?",
+            instruction.place, f"{name} is not declared",
+            "declare the register or label in this scope, or check that the file is complete",
         )  # fmt: skip
 
     def _symbol(self, variable: Variable, name: str) -> Symbol:
@@ -405,7 +405,7 @@ class _Flattening:
             case syntax.Sink() | syntax.Integer() | syntax.Float():
                 return operand
             case _:
-                raise self._fail(at.place, f"{at.opcode} has an operand of a kind it cannot have")
+                raise self._fail(at.place, f"{at.opcode} has an operand of a wrong kind")
 
     def _address(self, operand: syntax.Address, at: Instruction, frame: _Frame) -> At:
         rest = tuple(self._operand(item, at, frame) for item in operand.rest)
@@ -416,7 +416,7 @@ class _Flattening:
             return At(found, operand.offset, rest)
         if isinstance(found, Symbol):
             return At(Symbol(found.variable, found.offset + operand.offset), 0, rest)
-        raise self._fail(at.place, f"{operand.base.text} is no address")
+        raise self._fail(at.place, f"{operand.base.text} is not an address")
 
     # ------------------------------------------------------------------ calls
 
@@ -439,7 +439,7 @@ class _Flattening:
             found = self._operand(operand, at, frame)
             if not isinstance(found, Symbol) or found.variable.space != "param":
                 raise self._fail(
-                    at.place, f"an argument of {name} is no .param variable",
+                    at.place, f"an argument of {name} is not a .param variable",
                     "registers as arguments are not supported",
                 )  # fmt: skip
             bound[variable.name] = found.variable
@@ -468,7 +468,7 @@ class _Flattening:
             self._code.append((step, frame))
             return
         raise self._fail(
-            at.place, f"{name} is called, which has no body here",
+            at.place, f"{name} is called, but this module has no body for it",
             "link it, or compile so that it is inlined; indirect calls are not supported",
         )  # fmt: skip
 

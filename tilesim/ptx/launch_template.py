@@ -99,5 +99,5 @@ def _parameter(param: Variable, name: str) -> dict[str, Any]:
     if param.pointer is not None:
         return {"kind": "pointer", "name": name, "bytes": MISSING}
     if param.type in ("u64", "b64"):
-        return {"kind": f"{MISSING}: pointer or scalar", "name": name}
+        return {"kind": f"{MISSING}: a pointer or a scalar", "name": name}
     return {"kind": "scalar", "name": name, "type": param.type, "value": MISSING}

@@ -178,7 +178,7 @@ class Lowering:
             case Sink():
                 return self.scratch("u64")
             case _:
-                raise self.unsupported("a result is no register")
+                raise self.unsupported("a result is not a register")
 
     def _variable(self, register: str, kind: str) -> Var:
         if register in self._of_registers:
@@ -394,7 +394,7 @@ class Lowering:
         """An operand that has to be known without running the kernel."""
         found = self.constants.number(operand)
         if found is None:
-            raise self.unsupported(f"{what} is no constant, which is not modelled")
+            raise self.unsupported(f"{what} is not a constant, which is not modelled")
         return found
 
     # ------------------------------------------------------------------ memory

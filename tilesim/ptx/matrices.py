@@ -93,7 +93,7 @@ def long_rows(low: Lowering, operand: Flat, rows: int) -> tuple[View, View | Non
     if first == LONG_ROW:
         return view, None
     if not absolute:
-        raise low.unsupported("rows of K = 96 that go on behind a row of the swizzle")
+        raise low.unsupported("rows of K = 96 that cross the end of a row of the swizzle")
     return view, _rows_at(low, bits >> 16 & _FIELD, rows, LONG_ROW - first)
 
 

@@ -395,7 +395,7 @@ def _integer(cursor: Cursor) -> _Number:
     if len(token) <= _DIGITS and not (octal and set(token) & {"8", "9"}):
         value = int(token, 8) if octal else int(token, 0)
     if value is None or value > _MASK:
-        cursor.fail(f"{cursor.found} is no constant of 64 bits")
+        cursor.fail(f"{cursor.found} is not a constant of 64 bits")
     unsigned = cursor.token.endswith("U") or value >> 63 == 1
     cursor.advance()
     return _Number(value, unsigned)
@@ -483,7 +483,7 @@ class Declarations:
             if cursor.accept(".align"):
                 align = constant(cursor)
                 if align <= 0 or align & (align - 1) or align > 1 << 20:
-                    cursor.fail(f"{align} is no alignment", "use a power of two")
+                    cursor.fail(f"{align} is not a valid alignment", "use a power of two")
             elif cursor.accept(".attribute"):
                 cursor.expect("(", "after .attribute")
                 while cursor.kind and not cursor.accept(")"):
@@ -522,7 +522,7 @@ class Declarations:
                 continue
             size = constant(cursor)
             if not 0 <= size < 1 << 48:
-                cursor.fail(f"{size} is no size of an array")
+                cursor.fail(f"{size} is not a valid size of an array")
             cursor.expect("]", "after the size of the array")
             shape.append(size)
         return tuple(shape)
@@ -676,7 +676,7 @@ class _Body:
         shown = cut(source[position : position + 80])
         ends = source.find(";", position) >= 0
         self._text.fail(
-            position, f"this is no statement of PTX: {shown}", "" if ends else "end it with ;"
+            position, f"this is not a statement of PTX: {shown}", "" if ends else "end it with ;"
         )
 
     def _brace(self, found: re.Match[str]) -> bool:
@@ -694,7 +694,7 @@ class _Body:
         name = found["label"]
         scope = self._scopes[self._open[-1]]
         if name in scope.labels:
-            self._text.fail(found.start("label"), f"label {name} is there twice in this scope")
+            self._text.fail(found.start("label"), f"label {name} is defined twice in this scope")
         scope.labels[name] = len(self._code)
         self._label = name
 
@@ -744,7 +744,7 @@ class _Body:
         elif name in (".maxnreg", ".file"):
             cursor.fail(f"{name} does not stand in a body")
         else:
-            cursor.fail(f"{name} is no directive in a body that is known")
+            cursor.fail(f"{name} is not a known directive of a function body")
         if cursor.token != ";":
             cursor.fail(f"expected ';' after {name}, found {cursor.found}")
         return cursor.end
@@ -844,7 +844,7 @@ class _Reader:
             case ".address_size":
                 cursor.advance()
                 if constant(cursor) != 64:
-                    cursor.fail("only programs with 64-bit addresses are understood")
+                    cursor.fail("only .address_size 64 is supported")
             case ".file":
                 self._read_file(cursor)
             case ".section":
@@ -877,7 +877,8 @@ class _Reader:
         if cursor.token not in (".entry", ".func"):
             cursor.fail(
                 f"expected a directive, found {cursor.found}",
-                "outside of functions there are .version, .target, .file, variables and functions",
+                "at module level only .version, .target, .address_size, .file, variables and "
+                "functions are allowed",
             )
         return self._function(cursor, linkage)
 
@@ -961,7 +962,7 @@ class _Reader:
                     cursor.advance()
                 continue
             if cursor.token not in _DIRECTIVES:
-                cursor.fail(f"{cursor.token} is no directive of a function that is known")
+                cursor.fail(f"{cursor.token} is not a known directive of a function")
             name = cursor.take()[1:]
             numbers = []
             while cursor.kind in ("int", "string") or cursor.token == "(":

@@ -247,7 +247,9 @@ def _of_this_form(low: Lowering, step: Step) -> Iterator[None]:
     except TilesimError:
         raise
     except (IndexError, ValueError) as error:
-        raise low.malformed(f"{len(step.operands)} operands are none of this form") from error
+        raise low.malformed(
+            f"the operands (there are {len(step.operands)}) are not those of this form"
+        ) from error
 
 
 def _by_its_rule(rules: _Rules, step: Step) -> Sequence[_What]:

@@ -128,14 +128,14 @@ def _accepted(value: Map, start: int) -> None:
         "a map has 1 to 5 dimensions, in mode im2col at least 3": (
             rank <= 5 and rank >= (3 if value.im2col or value.interleave else 1)
         ),
-        f"the address is no multiple of {aligned}": start % aligned == 0,
+        f"the address is not a multiple of {aligned}": start % aligned == 0,
         "an extent is not between 1 and 2^32": all(1 <= n <= 1 << 32 for n in value.shape),
-        f"a stride is no multiple of {aligned} below 2^40": all(
+        f"a stride is not a multiple of {aligned} below 2^40": all(
             n % aligned == 0 and 0 <= n < 1 << 40 for n in value.strides
         ),
         "an extent of the box is not between 1 and 256": all(1 <= n <= 256 for n in value.box),
         "a step is not between 1 and 8": all(1 <= n <= 8 for n in value.steps),
-        "the box's inner dimension is no multiple of 16 bytes": (
+        "the box's inner dimension is not a multiple of 16 bytes": (
             value.interleave != 0 or first * bits // 8 % 16 == 0
         ),
         "the box's inner dimension is wider than the swizzle": (

@@ -166,7 +166,7 @@ class Adapter:
         """
         found = self.record(launcher, *args, target=target, **options)
         if not found:
-            raise UsageError(f"{self._package}.check_all takes launches of kernels, there are none")
+            raise UsageError(f"{self._package}.check_all takes launches of kernels, got none")
         reports = []
         for number, launched in enumerate(found, 1):
             if progress is not None:

@@ -148,8 +148,8 @@ def _why_nothing(active: Sequence[str]) -> str:
     if not active:
         return f"the script has imported none of {', '.join(ADAPTERS)}"
     return (
-        "the script launched no kernel: those of torch itself are not captured, "
-        "nor is what other processes launch that it starts"
+        "the script launched no kernel; kernels of torch itself, and of "
+        "processes that the script starts, are not captured"
     )
 
 

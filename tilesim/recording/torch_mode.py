@@ -83,7 +83,8 @@ class TorchMode(FakeTensorMode):
             raise Unavailable(_wanted(func)) from None
         except UnsupportedOperatorException:
             raise Unavailable(
-                f"{func} says nothing of its result: torch.library.register_fake"
+                f"{func} does not describe its result: give it a fake kernel with "
+                "torch.library.register_fake"
             ) from None
         self._follow(func, args, found)
         return found

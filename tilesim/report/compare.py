@@ -58,7 +58,7 @@ def compare(
 def _one(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any]) -> Comparison:
     if name not in outputs:
         raise UsageError(
-            f"the reference gives {name!r}, which is no tensor of the kernel; "
+            f"the reference gives {name!r}, which is not a tensor of the kernel; "
             f"it has {', '.join(outputs)}"
         )
     got, want = outputs[name], np.asarray(expected)

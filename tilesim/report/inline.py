@@ -62,7 +62,7 @@ def _result(thing: object) -> Result:
         case Program() | Kernel():
             return _checked(thing)
         case _:
-            raise TypeError(f"{type(thing).__name__} is no report, kernel or program")
+            raise TypeError(f"{type(thing).__name__} is not a report, kernel or program")
 
 
 def _checked(thing: Program | Kernel) -> Result:

@@ -100,7 +100,7 @@ def _sites(sites: Iterable[Site], style: Style) -> Iterator[str]:
         if one.kind not in _WITHOUT:
             what += " " + _UNITS.get(one.kind, "of {} bytes").format(known)
         if one.remote:
-            what += ", perhaps of another CTA"
+            what += ", which may be of another CTA"
         warps = one.warps()
         of.setdefault(what + (f", {numbered('warp', warps)}" if warps else ""), []).append(one.pc)
     for what, pcs in of.items():

@@ -602,7 +602,7 @@ def _left_out(mir: Mir, *, numbers: bool) -> Iterator[str]:
         named = ", ".join(f"{name} ({count(n, 'place')})" for name, n in sorted(idle.items()))
         yield f"without effect here: {named}"
     for what in sorted({effect.oracle for _, effect in mir.all_of(Defines) if effect.oracle}):
-        yield f"of what chance decides, {what}, more than one answer"
+        yield f"other outcomes of {what} than the one that was taken"
 
 
 def refused(target: Target, error: TilesimError) -> Result:

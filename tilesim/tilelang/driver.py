@@ -250,7 +250,7 @@ def recording(
         if others:
             name = str(kernel.prim_func.attrs["global_symbol"])
             left = f"{len(others)} of {len(others) + 1} configurations"
-            skip(Skipped(name, left, "of an autotuned kernel the first one is"))
+            skip(Skipped(name, left, "only the first configuration of an autotuned kernel is run"))
         return SimpleNamespace(kernel=kernel, config=first, latency=1.0, func=kernel.prim_func)
 
     jit, profiler = import_module("tilelang.jit"), import_module("tilelang.profiler")

@@ -136,7 +136,13 @@ def recording(
             known[script] = {"schedules": [first], "jit_instances": {}, "dispatch_table": {}}
             if others:
                 left = f"{len(others)} of {len(others) + 1} configurations"
-                skip(Skipped(script.script_name, left, "of an autotuned kernel the first one is"))
+                skip(
+                    Skipped(
+                        script.script_name,
+                        left,
+                        "only the first configuration of an autotuned kernel is run",
+                    )
+                )
         with patch.multiple(script, **known[script]):
             return call_script(script, *args, **options)
 

@@ -127,7 +127,7 @@ def _shared_problems(tensor: SharedTensor, offset: int) -> Iterator[Diagnostic]:
             f"place it at {-(-offset // align) * align}, or lower align= if nothing needs it",
         )
     if swizzle not in layout.SWIZZLES:
-        yield problem(f"swizzle {swizzle} is none of {', '.join(map(str, layout.SWIZZLES))} bytes")
+        yield problem(f"swizzle {swizzle} is not {' or '.join(map(str, layout.SWIZZLES))} bytes")
         return
     inner = tensor.shape[-1] * tensor.dtype.bits // 8
     if swizzle and inner > swizzle:
@@ -191,7 +191,7 @@ def _common_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     if inner % 16:
         yield f"the box's rows take {inner} bytes, not a multiple of 16 (B15, B16)", ""
     if m.swizzle not in layout.SWIZZLES:
-        yield f"swizzle {m.swizzle} is none of {', '.join(map(str, layout.SWIZZLES))} bytes", ""
+        yield f"swizzle {m.swizzle} is not {' or '.join(map(str, layout.SWIZZLES))} bytes", ""
     elif m.swizzle and inner > m.swizzle:
         yield (
             f"the box's rows take {inner} bytes, more than the {m.swizzle}-byte swizzle (B16)",

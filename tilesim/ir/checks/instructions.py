@@ -59,7 +59,9 @@ def check_counts(program: Program) -> Iterator[Diagnostic]:
         for effect in op.effects():
             for what, expr in _counting(effect):
                 if expr is not None and is_float(expr):
-                    said = f"{op.mnemonic}: {what} {expr} is a floating-point number, no integer"
+                    said = (
+                        f"{op.mnemonic}: {what} {expr} is a floating-point number, not an integer"
+                    )
                     yield Diagnostic("operand", said, op.loc, "divide integers with //")
 
 
@@ -195,8 +197,8 @@ def _wgmma(op: WgmmaMmaAsync, filled: Collection[str]) -> Iterator[str]:
         yield from _wgmma_descriptor(op.a)
     elif op.a.dtype.bits != 16 and op.a.name in filled:
         yield (
-            f"A fragment {op.a.name} is {op.a.dtype}; from registers wgmma's layout of A equals "
-            "the accumulator's for 16-bit elements only, put A in shared memory"
+            f"A fragment {op.a.name} is {op.a.dtype}; wgmma takes A from a "
+            "fragment only if its elements have 16 bits; put A in shared memory"
         )
     yield from _wgmma_descriptor(op.b)
 
@@ -316,7 +318,7 @@ def check_multimem(program: Program) -> Iterator[Diagnostic]:
                 f"{op.mnemonic}: {wrong} is a multimem address, which only multimem operations may "
                 "access (H20)",
                 op.loc,
-                "access the memory of this device through an address of its own",
+                "use a multimem operation, or access this device's copy through an ordinary tensor",
             )
 
 

@@ -79,7 +79,7 @@ def _bound_problems(loop: For) -> Iterator[Diagnostic]:
     """A loop counts in s32: its bounds and its counter stay inside."""
     for what, bound in (("start", loop.start), ("stop", loop.stop), ("step", loop.step)):
         if is_float(bound):
-            said = f"the loop's {what} {bound} is a floating-point number, no integer"
+            said = f"the loop's {what} {bound} is a floating-point number, not an integer"
             yield Diagnostic("operand", said, loop.loc, "divide integers with //")
             return
     start, stop, step = (constant(e) for e in (loop.start, loop.stop, loop.step))
@@ -146,7 +146,7 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
         if isinstance(operand, Mbar | View) and any(
             fraction(e) is not None for e in operand.operands
         ):
-            yield Diagnostic("operand", f"{operand} is at no integer", loc,
+            yield Diagnostic("operand", f"the address of {operand} is not an integer", loc,
                              "divide integers with //")  # fmt: skip
         if isinstance(operand, View):
             yield from _box_problems(operand, loc)

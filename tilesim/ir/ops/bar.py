@@ -24,7 +24,7 @@ def _named_problems(barrier: Expr, count: Expr | None) -> Iterator[str]:
     if known is not None and not 0 <= known <= 15:
         yield f"named-barrier: id {known} is outside 0..15 (E1)"
     if fraction(barrier) is not None:
-        yield f"named-barrier: id {barrier} is no integer (E1)"
+        yield f"named-barrier: id {barrier} is not an integer (E1)"
     if threads is not None and not counts_threads(threads):
         yield f"named-barrier: {threads} threads is not a multiple of 32 in 32..1024 (E1)"
 

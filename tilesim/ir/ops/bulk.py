@@ -138,7 +138,7 @@ class BulkLoadIgnoring(_Copying):
             yield "only copies into the executing CTA's shared memory ignore bytes (B38)"
         for side in map(constant, (self.left, self.right)):
             if side is not None and not 0 <= side < _CHUNK:
-                yield f"{side} bytes ignored at one end, which are at most {_CHUNK - 1} (B38)"
+                yield f"{side} bytes are ignored at one end, at most {_CHUNK - 1} can be (B38)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -286,7 +286,7 @@ class Assumes(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         bits = _array(unsigned(inputs.lanes(self.value)))[inputs.active]
         if (bits != np.uint64(self.expected)).any():
-            raise UnknownResult(f"{self.what} is not what the code around it says", UNKNOWN)
+            raise UnknownResult(f"{self.what} differs from what the code computes", UNKNOWN)
         return (np.zeros(LANES, dtype=np.uint64),)
 
 

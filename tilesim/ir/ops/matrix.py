@@ -24,7 +24,7 @@ def _wrong_row(row: View, count: int) -> Iterator[str]:
     if count not in (1, 2, 4):
         yield f"1, 2 or 4 matrices are moved at once, not {count} (E23)"
     if row.space != "shared" or row.remote:
-        yield f"a matrix lies in shared memory of the own CTA, not in {row} (E23)"
+        yield f"a matrix must be in the executing CTA's shared memory, not in {row} (E23)"
     if row.dtype.bits != 16 or row.size != _SIDE:
         yield f"each lane names a row of 8 elements of 16 bits, not {row} (E23)"
 
@@ -144,7 +144,7 @@ _MIDDLE = 2
 
 def _wrong_row_of_bytes(row: View) -> Iterator[str]:
     if row.space != "shared" or row.remote:
-        yield f"a matrix lies in shared memory of the own CTA, not in {row} (E25)"
+        yield f"a matrix must be in the executing CTA's shared memory, not in {row} (E25)"
     if row.dtype.bits != 8 or row.size != CHUNK:
         yield f"each lane names a row of 16 bytes, not {row} (E25)"
 

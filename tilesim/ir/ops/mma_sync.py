@@ -189,7 +189,7 @@ class MmaSync(Op):
         if self.satfinite and self.kind not in _INTEGER:
             yield f"sums of products of {self.kind} have no .satfinite (E24)"
         if (self.bits is not None) != (self.kind == "b1"):
-            yield "xor or and is said of bits, and of nothing else (E24)"
+            yield ".xor and .and are needed for b1, and exist for b1 only (E24)"
 
     @property
     def _result(self) -> DType:
@@ -324,7 +324,7 @@ class MmaGroups(Op):
         if {len(self.c), len(self.d)} - {4, 8}:
             yield "c and d are 4 registers of two f16, or 8 of f32 (E24)"
         elif len(self.c) > len(self.d):
-            yield "what is added to is f32 only where the sum is (E24)"
+            yield "c is f32 only if d is f32 (E24)"
         wanted = u32 if self.sum == "f16" else f32
         if any(r.dtype is not wanted for r in self.d):
             yield f"the results of mma.sync are of type {wanted} here (E24)"
@@ -444,7 +444,7 @@ class MmaScaled(Op):
             if byte not in begins:
                 yield f"{self.vectors} scales begin at byte {begins}, not {byte} (E24)"
             if not 0 <= lane < lanes:
-                yield f"scales are held by one of {lanes}, of which there is no {lane} (E24)"
+                yield f"lane {lane} of the scales is outside 0..{lanes - 1} (E24)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -66,7 +66,7 @@ def devices_of(view: View) -> int:
 def _there(view: View) -> Iterator[str]:
     if not isinstance(view.tensor, AddressedTensor) and devices_of(view) == 1:
         yield (
-            f"{view} is no multimem address: declare the tensor with the number of its devices "
+            f"{view} is not a multimem address: declare the tensor with the number of its devices "
             "(H20)"
         )
 
@@ -164,7 +164,7 @@ class MultimemLdReduce(Op):
             yield f"{wrong[0]} of type {wrong[0].dtype} cannot hold {held} (H21)"
 
     def effects(self) -> tuple[Effect, ...]:
-        oracle = f"what other devices hold in {self.src.tensor.name}"
+        oracle = f"the contents on other devices of {self.src.tensor.name}"
         results = (Defines(r, divergent=True, oracle=oracle, elsewhere=True) for r in self.results)
         read = Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope, elsewhere=True)
         return (read, *results)

@@ -51,7 +51,7 @@ def _in_vector(element: tuple[int, int] | None) -> Iterator[str]:
 def _to_global(op: StAsyncRelease | RedAsyncRelease) -> Iterator[str]:
     yield from _one_element(op.dst)
     if op.dst.space == "shared":
-        yield f"{op.mnemonic} is of global memory, {op.dst} is not (D14)"
+        yield f"{op.mnemonic} writes global memory, {op.dst} is not there (D14)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ class Atomic(Op):
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.dst)
         if (self.op == "cas") != (self.compare is not None):
-            yield "a comparand is needed for cas, and only there"
+            yield "cas needs a comparand, and no other operation takes one"
         if self.dst.dtype not in _ATOMIC[self.op]:
             types = ", ".join(t.name for t in _ATOMIC[self.op])
             yield f"atom.{self.op} exists for {types}, not {self.dst.dtype}"

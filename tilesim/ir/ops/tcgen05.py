@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def _column_problems(columns: int) -> Iterator[str]:
     """What is wrong with a number of columns that are allocated, or freed."""
     if columns < 32 or columns > COLUMNS or columns & (columns - 1):
-        yield f"tmem-lifetime: {columns} columns are no power of two from 32 to {COLUMNS} (G4)"
+        yield f"tmem-lifetime: {columns} columns are not a power of two from 32 to {COLUMNS} (G4)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ def type_problems(
         yield "kind::f16 accumulates products of bf16 in f32 only (G15)"
     if d.dtype.bits < 32 and d.packed:
         yield (
-            f"{d.name} packs its {d.dtype} elements, an mma leaves each alone in its column (G14): "
+            f"{d.name} packs its {d.dtype} elements, an mma stores one in a column (G14): "
             "make the view with packed=False"
         )
 
@@ -169,7 +169,7 @@ def lane_mask_problems(kind: Kind, words: tuple[int, ...], group: CtaGroup) -> I
     elif words[:_LANE_WORDS] * group != words:
         yield (
             "disable-output-lane differs between the CTAs of the pair, which is not modelled: "
-            "which half is whose is not documented"
+            "PTX does not document which CTA uses which half"
         )
 
 
@@ -596,7 +596,7 @@ class Tcgen05MmaSp(_Dressed):
             raise MeaninglessOperand(
                 "out-of-bounds",
                 f"the metadata {self.metadata.name} of {self.mnemonic} says {says:#06b} for row "
-                f"{row}, group {group}; meaningful are "
+                f"{row}, group {group}; valid values are "
                 f"{', '.join(f'{value:#06b}' for value in meaningful)} (PTX 9.7.16.10.8)",
                 "write the positions of the elements that are not zero, in increasing order",
             )

@@ -83,12 +83,12 @@ class TensormapReplace(Op):
     def verify(self) -> Iterator[str]:
         yield from map_problems(self.map)
         if (self.ord is None) != (self.field not in BY_DIMENSION):
-            yield f"{self.field} is {'' if self.ord is None else 'not '}a field of every dimension"
+            yield f"{self.field} {'needs' if self.ord is None else 'takes no'} ord (B14)"
         elif self.ord is not None and not 0 <= self.ord < BY_DIMENSION[self.field]:
             yield f"{self.field} has no dimension {self.ord}"
         if isinstance(self.new_val, View):
             if self.field != "global_address" or self.new_val.space != "global":
-                yield f"{self.new_val} is no {self.field}"
+                yield f"{self.new_val} is not a value of the field {self.field}"
             return
         code = constant(self.new_val)
         limit = CODES.get(self.field)
@@ -200,7 +200,7 @@ class TensormapCpFenceproxy(Op):
         if self.src.space != "shared" or self.src.cta is not None:
             yield f"the source {self.src} must be in the executing CTA's shared memory"
         elif self.src.dtype != self.dst.dtype:
-            yield f"{self.src} is of {self.src.dtype}, {self.dst} of {self.dst.dtype}"
+            yield f"types differ: {self.src} is {self.src.dtype}, {self.dst} {self.dst.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -154,7 +154,7 @@ class Discard(Op):
 
     def verify(self) -> Iterator[str]:
         if self.dst.space != "global" or self.dst.nbytes != DISCARDED:
-            yield f"discard is of {DISCARDED} bytes of global memory, {self.dst} has others"
+            yield f"discard.L2 takes {DISCARDED} bytes of global memory, not {self.dst}"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Writes(self.dst, lanes=_LANES, lost="what discard.L2 leaves"),)

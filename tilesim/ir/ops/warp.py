@@ -199,11 +199,11 @@ class ReduxSync(Op):
         if self.kind != "f32":
             yield from _word(self.result)
         elif self.result.dtype is not f32:
-            yield f"the result of f32 is of type f32, {self.result} of {self.result.dtype} (E21)"
+            yield f"redux.sync of f32 results in f32, {self.result} is {self.result.dtype} (E21)"
         if self.op not in _REDUCED[self.kind]:
             yield f"redux.sync.{self.op} has no type {self.kind} (E21)"
         if self.kind != "f32" and (self.abs or self.nan):
-            yield f"abs and nan are of redux.sync of f32, not of {self.kind} (E21)"
+            yield f".abs and .NaN exist for redux.sync of f32, not of {self.kind} (E21)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Gathers(self.mask, "E21"), Defines(self.result))

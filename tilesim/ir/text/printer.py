@@ -198,7 +198,7 @@ class Values:
             case float():
                 return float.__repr__(value)
             case _:
-                raise reject(f"the literal {value!r} is no Python number", loc)
+                raise reject(f"the literal {value!r} is not a Python number", loc)
 
     def integer(self, value: int, loc: Loc) -> str:
         """An integer, also from a bool or a subclass."""

@@ -93,7 +93,7 @@ def _map(low: Lowering, operand: Flat) -> _Through:
     found = low.launched.maps.get(key)
     if found is None:
         raise low.unsupported(
-            f"byte {key[1]} of parameter {key[0]} is no tensor map in the launch description",
+            f"byte {key[1]} of parameter {key[0]} is not a tensor map in the launch description",
             'describe it there as a parameter of kind "map"',
         )  # fmt: skip
     if place.variable.alignment % _MAP or key[1] % _MAP:
@@ -104,8 +104,8 @@ def _map(low: Lowering, operand: Flat) -> _Through:
         )
     if found.tensor.name == begun_name(found.name):
         raise low.unsupported(
-            f"the tensor map at byte {key[1]} of parameter {key[0]} sees less of its buffer than "
-            "the launch description says of what that holds"
+            f"the tensor map at byte {key[1]} of parameter {key[0]} covers less of its "
+            "buffer than the contents that the launch description gives"
         )
     return _Through(found, coords, None)
 

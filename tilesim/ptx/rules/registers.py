@@ -41,7 +41,7 @@ def compute(low: Lowering, step: Step) -> list[Op]:
     if len(sources) == 3 and found.name in ("min.float", "max.float"):
         return _extreme_of_three(low, step)
     if len(sources) != len(found.sources):
-        raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
+        raise low.unsupported(f"{len(sources)} operands, expected {len(found.sources)}")
     _require_widths(low, step, found)
     values = tuple(map(low.value, sources, found.sources))
     kept = tuple(map(low.register, _results(target)))

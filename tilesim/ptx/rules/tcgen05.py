@@ -116,15 +116,22 @@ class _Product:
         #: the operands behind the instruction descriptor
         self.rest = list(step.operands[descriptor + 1 :])
         if not (self.form.a and self.form.b and self.form.d):
-            raise low.unsupported("its instruction descriptor names types that the kind has not")
+            raise low.unsupported(
+                "its instruction descriptor names types that the kind does not support (G15)"
+            )
         if self.form.m % self.group or self.form.n % self.group or not self.form.m:
-            raise low.unsupported("its instruction descriptor has a size that is none")
+            raise low.unsupported(
+                "its instruction descriptor has an M or N that this kind does not have (G15)"
+            )
         if self.form.wrong:
             raise low.unsupported(
-                f"its instruction descriptor has bits {self.form.wrong:#x} that the kind has not"
+                f"its instruction descriptor has bits {self.form.wrong:#x} that the kind does "
+                "not define"
             )
         if self.form.sparse != ("sp" in step.qualifiers):
-            raise low.unsupported("its instruction descriptor has another sparsity")
+            raise low.unsupported(
+                "the sparsity bit of its instruction descriptor does not agree with .sp"
+            )
 
     def _descriptor(self, operand: Flat) -> int:
         """The instruction descriptor. Which bytes of their columns hold the scale factors need not

@@ -548,7 +548,7 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
             result[name] = array.astype(numpy_dtype(tensors[name].dtype))
         except (TypeError, ValueError) as error:
             kind = tensors[name].dtype
-            raise UsageError(f"input {name} of {array.dtype} is no array of {kind}") from error
+            raise UsageError(f"input {name} of {array.dtype} is not an array of {kind}") from error
     return result
 
 

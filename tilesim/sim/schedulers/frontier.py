@@ -200,7 +200,7 @@ def _sleep(value: object) -> Sleep:
 def _touch(value: object) -> Touch:
     kind, touched, phase, loose = _list(value)
     if kind not in get_args(Kind):
-        raise ValueError(f"{kind!r} is no kind of access")
+        raise ValueError(f"{kind!r} is not a kind of access")
     return Touch(cast(Kind, kind), _object(touched), _is(int, phase), _is(bool, loose))
 
 

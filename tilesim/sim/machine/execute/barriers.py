@@ -100,7 +100,7 @@ def _join(
     if threads is not None and not counts_threads(threads):
         raise barrier.misuse(
             "named-barrier",
-            f"{barrier.label} is joined with {threads} threads, which is no multiple of 32 in "
+            f"{barrier.label} is joined with {threads} threads, which is not a multiple of 32 in "
             "32..1024 (E1)",
             "count whole warps",
         )
