@@ -479,7 +479,7 @@ def numbers(body: str, sass: str) -> list[tuple[str, str, str]]:
     """The constants that differ: what, how, and the sentence."""
     comparison = compared(body, sass)
     return [
-        (one.kind, one.effect, one.sentence.partition(" names ")[2] or "")
+        (one.kind, one.effect, one.sentence.partition(", ")[2])
         for one in immediates.compare(comparison.translation, comparison.merged)
         if isinstance(one, Difference)
     ]
@@ -491,9 +491,10 @@ def numbers(body: str, sass: str) -> list[tuple[str, str, str]]:
         ("BAR.SYNC.DEFER_BLOCKING 0x3, 0x60", []),
         ("BAR.SYNC.DEFER_BLOCKING R4, R4", []),
         ("BAR.SYNC.DEFER_BLOCKING 0x2, 0x60",
-         [("barrier", "weaker", "3 (barrier); its SASS names 2")]),
+         [("barrier", "weaker", "barrier: 3 in the PTX, 2 in the SASS")]),
         ("BAR.SYNC.DEFER_BLOCKING 0x3, 0x40",
-         [("threads of a barrier", "weaker", "96 (threads of a barrier); its SASS names 64")]),
+         [("threads of a barrier", "weaker",
+           "threads of a barrier: 96 in the PTX, 64 in the SASS")]),
     ],
 )  # fmt: skip
 def test_a_barrier_and_its_threads_are_those_of_the_ptx(

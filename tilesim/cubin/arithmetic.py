@@ -649,6 +649,20 @@ def _halves(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> T
     return None if high is None or low is None else constant(high << 16 | low)
 
 
+def _extended(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Term | None:
+    """``SGXT R, a, n``: the lowest ``n`` bits, with the sign or (``U32``) without."""
+    found = _sources(list(operands[1:]))
+    if operands[0] != register or found is None or len(found) != 2:
+        return None
+    value, width = found
+    if width.op != "constant" or not 0 < width.number < 32:
+        return None
+    if "U32" in modifiers:
+        return both(value, constant((1 << width.number) - 1))
+    unused = constant(32 - width.number)
+    return Term("sar", (Term("shl", (value, unused)), unused))
+
+
 def _counted(op: str) -> Callable[[Modifiers, tuple[str, ...], str], Term | None]:
     """The rule of an opcode that counts the bits of one value, or turns them round."""
 
@@ -703,6 +717,7 @@ _RULES: Mapping[
     "BREV": (_counted("reverse"), _NONE),
     "FLO": (_counted("highest"), frozenset({"U32"})),
     "SEL": (_select, _NONE),
+    "SGXT": (_extended, frozenset({"U32"})),
     "VIMNMX": (_least, _SIGNS),
     "VIADDMNMX": (_add_least, _SIGNS),
     "PRMT": (_permute, _NONE),
@@ -714,6 +729,6 @@ _RULES: Mapping[
 _UNIFORM = frozenset(
     {
         "UMOV", "UIADD3", "UVIADD", "UIMAD", "ULEA", "USHF", "ULOP3", "UPLOP3", "UISETP", "USEL",
-        "UVIMNMX", "UPRMT", "UIABS", "UPOPC", "UBREV", "UFLO",
+        "USGXT", "UVIMNMX", "UPRMT", "UIABS", "UPOPC", "UBREV", "UFLO",
     }
 )  # fmt: skip

@@ -14,7 +14,14 @@ from tilesim.errors import TilesimError
 from tilesim.ptx.inline import Kernel, flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import PtxError
-from tilesim.translation import forms, immediates, parts, retries, scoreboards
+from tilesim.translation import (
+    executions,
+    forms,
+    immediates,
+    parts,
+    retries,
+    scoreboards,
+)
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.flow import ptx_nodes, reached
 from tilesim.translation.pairing import events_of, pair_events
@@ -44,6 +51,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
     comparison = Comparison(translate(image, function, ptx))
     translation = comparison.translation
     numbers = [*immediates.compare(translation, comparison.merged)]
+    known = {(one.line, one.kind) for one in numbers}
     return Validation(
         function.name,
         image.arch,
@@ -58,6 +66,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
             *parts.compare(translation),
             *retries.compare(translation),
             *scoreboards.compare(comparison, controls(image, function)),
+            *(o for o in executions.compare(translation) if (o.line, o.kind) not in known),
         ),
         (
             *comparison.undecided(),
