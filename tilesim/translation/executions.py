@@ -126,12 +126,15 @@ class Executions:
             self._compare(inputs, self._of_ptx(inputs), self._of_sass(inputs))
 
     def _without_pair(self) -> dict[int, str]:
-        """By place, the kind of SASS that is of a kind that is counted, and copy of nothing."""
+        """By place, the kind of SASS that is of a kind that is counted, and copy of nothing. What
+        has the line of another kind is part of what ptxas makes of that: of an acquiring fence of
+        tensor maps ``UTMACMDFLUSH``."""
         kinds = {kind for _, kind in self._instructions} & COUNTED
+        lines = {pair.step.place.line for pair in self._translation.pairs}
         return {
             pc: kind
             for pc, one in self._translation.sass.code.items()
-            if pc not in self._copies
+            if pc not in self._copies and one.ptx not in lines
             for kind in kinds
             if classes.is_sass_of(kind, f"{one.opcode} {', '.join(one.operands)}")
         }
