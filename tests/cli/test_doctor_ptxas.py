@@ -41,11 +41,12 @@ def test_doctor_says_which_forms_a_ptxas_makes(tilesim_cli: Invoke, tmp_path: Pa
     path = stand_in(tmp_path, sm_90a="vimnmx_relu")
     result = tilesim_cli("doctor", "--ptxas", path)
     assert result.exit_code == 1
-    first, relu, three = result.stdout.splitlines()
+    first, relu, three, wait = result.stdout.splitlines()
     assert first == f"ptxas 12.8.93 ({path})"
     assert "WRONG: VIMNMX.RELU RZ, P0, P0, R2, 0x40, PT: " in relu
     assert "not known: " in three
     assert "refuses the PTX: Value 'sm_100a' is not defined" in three
+    assert "not known: " in wait
 
 
 def test_copies_of_a_ptxas_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +66,15 @@ def test_doctor_of_a_ptxas_without_these_forms(tilesim_cli: Invoke, tmp_path: Pa
     result = tilesim_cli("doctor", "--ptxas", path)
     assert result.exit_code == 0
     assert result.stdout.count(": not made") == 2
+    assert "not known: " in result.stdout  # these cubins have no tables of lines
+
+
+@needs.disassembler
+def test_doctor_of_a_ptxas_that_loses_an_order(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    path = stand_in(tmp_path, sm_100a="wait_behind_branch")
+    result = tilesim_cli("doctor", "--ptxas", path)
+    assert result.exit_code == 1
+    assert "WRONG: LDTM.x2 R6, tmem[UR4]: tensor memory that is still" in result.stdout
 
 
 def test_doctor_of_what_is_no_ptxas(tilesim_cli: Invoke, tmp_path: Path) -> None:
@@ -80,7 +90,7 @@ def test_doctor_looks_at_the_compiler_in_nvrtc_too(
     monkeypatch.setattr(ptxas, "_places", lambda: iter(()))
     first, *forms = tilesim_cli("doctor", "--ptxas").stdout.splitlines()
     assert first.startswith("NVRTC ")
-    assert [line.split(": ")[1] in ("not made", "WRONG") for line in forms] == [True, True]
+    assert [line.split(": ")[1] in ("not made", "WRONG") for line in forms] == [True, True, True]
     made = (CUBINS / "vimnmx_relu.cubin").read_bytes()
     asked = []
 
@@ -92,7 +102,7 @@ def test_doctor_looks_at_the_compiler_in_nvrtc_too(
     result = tilesim_cli("doctor", "--ptxas")
     assert result.exit_code == 1
     assert "WRONG: VIMNMX.RELU RZ, P0, P0, R2, 0x40, PT: " in result.stdout
-    assert asked == [("sm_90a", True), ("sm_100a", False)]
+    assert asked == [("sm_90a", True), ("sm_100a", False), ("sm_100a", False)]
 
     def missing() -> None:
         raise MissingExtra("not installed")

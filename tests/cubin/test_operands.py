@@ -41,3 +41,15 @@ def test_a_result_that_is_read_too(
 def test_results_in_two_groups_of_registers(opcode: str, operands: str) -> None:
     one = Instruction(0, "", opcode, tuple(operands.split(", ")))
     assert {f"R{n}" for n in range(8, 16)} <= {*written(one)}
+
+
+@pytest.mark.parametrize(
+    ("opcode", "count"),
+    [
+        ("LDTM.x8", 8), ("LDTM.x32.PACK16BIT", 32), ("LDTM.16dp128bit.x8.PACK16BIT", 16),
+        ("LDTM.16dp256bit", 4), ("LDTM.16dp32bit_t16_t31.x8", 8),
+    ],
+)  # fmt: skip
+def test_registers_of_a_load_of_tensor_memory(opcode: str, count: int) -> None:
+    one = Instruction(0, "", opcode, ("R4", "tmem[UR4]"))
+    assert set(written(one)) == {f"R{4 + n}" for n in range(count)}

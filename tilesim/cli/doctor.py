@@ -13,13 +13,17 @@ import click
 
 import tilesim
 from tilesim.cubin import ptxas as compilers
-from tilesim.cubin.disassembly import nvdisasm
+from tilesim.cubin.disassembly import disassemble, nvdisasm
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image
-from tilesim.cubin.wrong_forms import WRONG_FORMS, WrongForm, WrongInstruction, makes, wrong_in
-from tilesim.gpu.errors import CompileError, MissingExtra
+from tilesim.cubin.ptxas import Ptxas
+from tilesim.cubin.wrong_forms import WRONG_FORMS, WrongForm, known_wrong_forms
+from tilesim.errors import TilesimError
+from tilesim.gpu.errors import MissingExtra
+from tilesim.loader.machine_code import kernels_of
 from tilesim.records import dataclass
 from tilesim.report.result import FINDINGS, OK, USAGE
+from tilesim.translation import validate
 
 _BASE = ("click", "numpy", "simpy", "ml_dtypes")
 _COMPILE = ("cuda-core", "nvidia-cuda-nvrtc")
@@ -58,7 +62,7 @@ class Gpu:
 
 
 #: what a compiler makes of the kernel that shows a form
-_Made = Callable[[WrongForm], tuple[WrongInstruction, ...]]
+_Made = Callable[[WrongForm], Image]
 #: ``--ptxas`` without a PATH
 _INSTALLED = "installed"
 
@@ -97,7 +101,7 @@ def _wrong_forms(given: Sequence[str]) -> bool:
             found |= _said(nvrtc, _made_by_nvrtc)
         try:
             for ptxas in compilers.installed(None if path == _INSTALLED else path):
-                found |= _said(str(ptxas), partial(makes, ptxas))
+                found |= _said(str(ptxas), partial(_compiled, ptxas))
         except CubinError:
             if not nvrtc:
                 raise
@@ -125,22 +129,37 @@ def _nvrtc() -> str:
         return ""
 
 
-def _made_by_nvrtc(form: WrongForm) -> tuple[WrongInstruction, ...]:
-    """What it makes of the kernel that shows a form; raises like `makes`, or a `CompileError`."""
+def _compiled(ptxas: Ptxas, form: WrongForm) -> Image:
+    """What a ptxas makes of the kernel that shows a form."""
+    return compilers.compile_ptx(ptxas, form.kernel, "the kernel that shows it", form.arch)
+
+
+def _made_by_nvrtc(form: WrongForm) -> Image:
+    """What NVRTC makes of it."""
     from tilesim.gpu.compile import cubin_of  # an extra
 
-    return wrong_in(Image(cubin_of(form.cuda, form.arch), "what NVRTC makes"), form)
+    return Image(cubin_of(form.cuda, form.arch), "what NVRTC makes")
 
 
 def _made(makes: _Made, form: WrongForm) -> tuple[bool, str]:
     """Whether a compiler makes a wrong form, and what is said of it."""
     try:
-        made = makes(form)
-    except (CompileError, CubinError) as error:
+        made = _seen(makes(form), form)
+    except TilesimError as error:  # one refuses what it does not know yet
         return False, f"not known: {error}"
     if not made:
         return False, "not made"
-    return True, f"WRONG: {made[0].instruction}: {form.wrong}; {form.ask}"
+    return True, f"WRONG: {made[0]}: {form.wrong}; {form.ask}"
+
+
+def _seen(image: Image, form: WrongForm) -> list[str]:
+    """Where the machine code of a kernel that shows a form has it."""
+    if form.has is None:
+        (symbol,) = kernels_of(image)
+        return [one.sass for one in validate(image, symbol, image.ptx or "").findings]
+    functions = disassemble(image, image.functions)
+    found = (one for function in functions for one in known_wrong_forms(function))
+    return [str(one.instruction) for one in found if one.form == form]
 
 
 def installed(*names: str) -> str | None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilesim.cubin.disassembly import disassemble
-from tilesim.cubin.image import Image
 from tilesim.cubin.operands import Register, parse
-from tilesim.cubin.ptxas import Ptxas, compile_ptx
 from tilesim.cubin.sass import Function, Instruction
 from tilesim.records import dataclass
 
@@ -22,7 +19,9 @@ class WrongForm:
 
     ``form`` names it, ``wrong`` says what it does instead, ``ask`` what to write in its place.
     ``first`` and ``last`` are the oldest and newest ptxas that were seen to make it, ``arch`` the
-    target for which ``kernel``, a PTX text, shows it. ``source``: by what it is known.
+    target for which ``kernel``, a PTX text, shows it. ``source``: by what it is known. ``has`` says
+    of an instruction whether it is of the form; None: it is no instruction but an order that is
+    lost, which translation validation sees.
     """
 
     form: str
@@ -33,7 +32,7 @@ class WrongForm:
     arch: str
     source: str
     kernel: str
-    has: Callable[[Instruction], bool]
+    has: Callable[[Instruction], bool] | None
 
     @property
     def cuda(self) -> str:
@@ -70,29 +69,8 @@ def known_wrong_forms(function: Function) -> tuple[WrongInstruction, ...]:
         WrongInstruction(form, one)
         for one in function.code.values()
         for form in WRONG_FORMS
-        if form.has(one)
+        if form.has is not None and form.has(one)
     )
-
-
-def makes(ptxas: Ptxas, form: WrongForm) -> tuple[WrongInstruction, ...]:
-    """The wrong instructions in what a ptxas makes of the kernel that shows a form.
-
-    Raises:
-        CubinError: this ptxas refuses the kernel, as one does that does not know its target; or
-            there is no nvdisasm.
-    """
-    return wrong_in(compile_ptx(ptxas, form.kernel, "the kernel that shows it", form.arch), form)
-
-
-def wrong_in(image: Image, form: WrongForm) -> tuple[WrongInstruction, ...]:
-    """The instructions of a form in a cubin.
-
-    Raises:
-        CubinError: it is damaged, or there is no nvdisasm.
-    """
-    functions = disassemble(image, image.functions)
-    found = (one for function in functions for one in known_wrong_forms(function))
-    return tuple(one for one in found if one.form == form)
 
 
 def _predicate_of_relu(one: Instruction) -> bool:
@@ -120,7 +98,7 @@ _HEAD = """.address_size 64
 {
 .reg .b32 %r<12>;
 .reg .b64 %d<5>;
-.reg .pred %p<2>;
+.reg .pred %p<3>;
 ld.param.u64 %d1, [words];
 cvta.to.global.u64 %d2, %d1;
 mov.u32 %r1, %tid.x;
@@ -173,5 +151,31 @@ ret;
 }
 """,
         _same_twice,
+    ),
+    WrongForm(
+        "tcgen05.wait::ld behind a branch",
+        "tensor memory that is still read is handed on, as the wait is left out",
+        "wait before the branch, or use ptxas 13.0 or later",
+        "12.8.93",
+        "12.9.86",
+        "sm_100a",
+        "seen in a GEMM of CuTe DSL's examples",
+        ".version 8.6\n.target sm_100a\n"
+        + _HEAD
+        + """.shared .align 8 .b64 bar;
+mov.u32 %r2, bar;
+ld.global.u32 %r3, [%d2];
+tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r4, %r5}, [%r3];
+setp.ne.s32 %p1, %r3, 0;
+@%p1 bra L;
+tcgen05.wait::ld.sync.aligned;
+elect.sync %r6|%p2, -1;
+@%p2 mbarrier.arrive.shared::cta.b64 _, [%r2];
+L: st.global.u32 [%d4], %r4;
+st.global.u32 [%d4+4], %r5;
+ret;
+}
+""",
+        None,
     ),
 )
