@@ -131,6 +131,7 @@ __global__ void k() {
   s.last = 0;
 }
 """
+EXTERN = "extern __shared__ char mem[];"
 CAST = "Storage &s = *reinterpret_cast<Storage *>(mem);"
 
 
@@ -159,9 +160,14 @@ def test_a_byte_is_that_of_a_member(offset: int, name: str | None) -> None:
     [
         (CAST, "Storage *s = (Storage *)mem;", "s->full[1]"),
         (CAST, "auto &s = *reinterpret_cast<Storage*>( mem );", "s.full[1]"),
-        ("  extern __shared__ char mem[];\n  " + CAST, "  __shared__ Storage mem;", "mem.full[1]"),
-        ("  extern __shared__ char mem[];\n  " + CAST, "  __shared__ alignas(128) Storage mem;",
+        (f"  {EXTERN}\n  {CAST}", "  __shared__ Storage mem;", "mem.full[1]"),
+        (f"  {EXTERN}\n  {CAST}", "  __shared__ alignas(128) Storage mem;",
          "mem.full[1]"),
+        (f"{EXTERN}\n  {CAST}", "__shared__ float mem[4][ROWS * 10];", "mem[3][12]"),
+        (f"{EXTERN}\n  {CAST}", "__shared__ alignas(128) unsigned long long mem[128];", "mem[66]"),
+        (f"{EXTERN}\n  {CAST}", "__shared__ float mem[N];", None),
+        (f"{EXTERN}\n  {CAST}", "__shared__ float mem[256]; { __shared__ int mem[9]; }", None),
+        (f"{EXTERN}\n  {CAST}", "__shared__ int mem;", None),
         ("struct Storage", "namespace a {}\nnamespace b {\nstruct Storage", "s.full[1]"),
         ("struct Storage", "template <int ROWS> struct Outer {\nstruct Storage", None),
         ("__global__ void k", "namespace c { struct X { int full; }; }\n__global__ void k",

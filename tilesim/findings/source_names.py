@@ -8,8 +8,8 @@ The text is read by patterns, from the lines of which PTX has positions:
 * an mbarrier, by the call that initialises it: ``init(&s.full[i], 1)`` in a loop over ``i`` from 0
   on, as a function, a method or inline PTX; in Gluon ``mbarrier.init(full.index(i), count=1)``. How
   many were initialised there before it is its place in the array;
-* a byte, by the struct that the kernel says is in a variable, ``*reinterpret_cast<Storage *>(mem)``
-  or ``__shared__ Storage s``, whose members are of types with known sizes;
+* a byte, by the array that a variable is, or the struct that the kernel says is in it,
+  ``*reinterpret_cast<Storage *>(mem)`` or ``__shared__ Storage s``, of types with known sizes;
 * a named barrier, by the one constant with its number that the calls which use it pass.
 """
 
@@ -235,8 +235,11 @@ _MEMBER = re.compile(r"([A-Za-z_][\w:]*(?:\s+[A-Za-z_]\w*)*?)\s+(\w+(?:\[.*)?)",
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*((?:\[[^\[\]]*\]\s*)*)")
 _EXTENT = re.compile(r"\[([^\[\]]*)\]")
 _STRUCT = r"\bstruct\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?{0}\s*\{{([^{{}}]*)\}}\s*;"
-#: a struct that is a variable, and a name for what is in one: ``&s = *(Storage *)memory``
-_DECLARED = r"__shared__\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?(\w+)\s+{0}\s*;"
+#: a variable that is a struct or an array; a name for what is in one: ``&s = *(Storage *)memory``
+_DECLARED = (
+    r"__shared__\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?([\w:]+(?:\s+\w+)*?)\s+{0}"
+    r"((?:\s*\[[^\[\]]+\])*)\s*;"
+)
 _CAST_OF = (
     r"([&*])\s*(\w+)\s*=\s*(\*?)\s*(?:reinterpret_cast\s*<\s*(\w+)\s*\*\s*>\s*\(\s*{0}\s*\)"
     r"|\(\s*(\w+)\s*\*\s*\)\s*{0})\s*;"
@@ -303,7 +306,12 @@ def _struct(lines: tuple[str, ...], line: int, variable: str) -> Struct:
     body = text[begin:end]
     declared = re.findall(_DECLARED.format(variable), body)
     if declared:
-        return Struct(f"{variable}.", _members(text, declared[0]) if len(declared) == 1 else ())
+        kind, extents = declared[0]
+        if len(declared) > 1:
+            return Struct("", ())
+        if not extents:
+            return Struct(f"{variable}.", _members(text, kind))
+        return Struct("", _laid_out([f"{kind} {variable}{extents}"], text))
     casts = re.findall(_CAST_OF.format(variable), body)
     # its declaration and the cast: where it is used again, something else may be there
     if len(casts) != 1 or len(re.findall(rf"(?<![\w.>]){variable}\b", body)) > 2:
@@ -319,10 +327,15 @@ def _members(text: str, struct: str) -> tuple[_Member, ...]:
     found = [*re.finditer(_STRUCT.format(struct), text)]
     if len(found) != 1 or "#" in found[0][1] or not _is_outside(text[: found[0].start()]):
         return ()
+    return _laid_out(found[0][1].split(";"), text)
+
+
+def _laid_out(declarations: Iterable[str], text: str) -> tuple[_Member, ...]:
+    """Where declarations lie, one behind the other; none if that is not known of one of them."""
     constants = _constants(text)
     members: list[_Member] = []
     end = 0
-    for part in found[0][1].split(";"):
+    for part in declarations:
         if not part.strip():
             continue
         aligns = [_number(a, constants) for a in _ALIGN.findall(part)]
