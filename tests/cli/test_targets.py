@@ -10,6 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from tests.capture.test_fatbin import entry, fatbin, program
 from tilesim.cli import main
 
 from . import kernels
@@ -264,3 +265,12 @@ def test_a_shell_completes_files_kernels_rules_and_commands(write: Write) -> Non
     assert completed("explain", "dead") == ["deadlock"]
     assert "check" in completed("ch")
     assert completed("check", "missing.py::") == []
+
+
+def test_a_shell_completes_kernels_in_machine_code(write: Write) -> None:
+    write("prog", "")
+    ptx = b".version 9.0\n.target sm_90a\n.entry one() { ret; }\n.entry two() { ret; }\n"
+    Path("prog").write_bytes(program((64, fatbin(entry(ptx)))))
+    Path("cut").write_bytes(program((64, fatbin(entry(ptx))[:-8])))
+    assert completed("check", "./prog::t") == ["./prog::two"]
+    assert completed("check", "./cut::") == []

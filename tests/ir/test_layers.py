@@ -98,6 +98,7 @@ cli.check: .cli.sass
 cli.show: .cli.show_machine_code
 cli.sass: .gpu.compile .gpu.emit .cubin.disassembly
 cli.launch_template: .loader.machine_code
+cli.completing: .loader.machine_code
 loader.machine_code: .autopsy.ptx_lines .cubin.disassembly
 # what only PTX with lines of a source needs
 sim.machine.execute.mbarrier: .findings.source_names

@@ -10,10 +10,14 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from tilesim.errors import TilesimError
 from tilesim.files import read_regular
 from tilesim.findings.rules import RULE_DOCS
+from tilesim.loader.code_kind import kind_of
 
 _MAX_BYTES = 4 << 20
+#: bytes of a file of machine code, which a shell waits for
+_MAX_CODE = 64 << 20
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _KERNEL = re.compile(r"^kernel\s+([^\s:]+):", re.MULTILINE)
 
@@ -39,12 +43,21 @@ def kernels(place: str) -> tuple[str, ...]:
     """The kernels that the text of a file has; none if it cannot be read."""
     path = Path(place)
     read = _READERS.get(path.suffix)
-    if read is None:
-        return ()
     try:
-        return tuple(read(read_regular(path, _MAX_BYTES).decode()))
-    except (OSError, ValueError, SyntaxError, RecursionError):
+        if read is not None:
+            return tuple(read(read_regular(path, _MAX_BYTES).decode()))
+        return _of_machine_code(path)
+    except (OSError, ValueError, SyntaxError, RecursionError, TilesimError):
         return ()
+
+
+def _of_machine_code(path: Path) -> tuple[str, ...]:
+    """The kernels of which there is PTX in machine code; of what is none, or a dump, none."""
+    if kind_of(path) in (None, "dump") or path.stat().st_size > _MAX_CODE:
+        return ()
+    from tilesim.loader.machine_code import read  # other targets are completed without
+
+    return read(path).with_ptx
 
 
 def _of_python(text: str) -> Iterator[str]:
