@@ -105,9 +105,8 @@ class Lack:
 class Autopsy:
     """What a dump says.
 
-    ``launches``: the kernels that had not ended, by device and place in the dump. ``cycle``: groups
-    of warps that wait for each other, if some do. ``faults``: exceptions that the SMs say.
-    ``lacks``: what is not known.
+    ``launches``: the kernels that were running, by device and place in the dump. ``cycle``: groups
+    of warps that wait for each other. ``faults``: exceptions of SMs. ``lacks``: what is unknown.
     """
 
     path: str

@@ -62,35 +62,31 @@ def check(
     then all of them that can differ (``exhausted`` if that succeeds within the limits), then
     ``schedules`` random ones: ``failed`` with a witness, or ``bounded``.
 
-    An interrupt (Ctrl-C) or the time limit ends the check: the report says how far it came and
-    what was found so far.
+    An interrupt (Ctrl-C) or the time limit ends the check: the report has what was found so far.
 
     Args:
-        program: what to check; of a kernel that with the defaults of its parameters.
+        program: what to check; a kernel is checked with its default parameters.
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
-        schedules: directed and random schedules to try; of long runs fewer, if what is left open is
-            nothing that schedules decide.
-        budget: what the exploration of all schedules may cost: a number of warp instructions, or
-            a timedelta, which bounds the timed run as well (unless it is 0); only then the
-            machine's speed matters.
+        schedules: directed and random schedules to try; fewer of long runs if schedules cannot
+            decide what is left open.
+        budget: limit of the exploration: warp instructions, or a timedelta, which limits the timed
+            run as well (unless it is 0).
         max_schedules: schedules to explore at most.
-        preemptions: explore only schedules with at most so many moves of one agent although the
-            one that moved last could go on; ``exhausted`` only if that left none out.
+        preemptions: explore only schedules with at most so many preemptions of an agent that could
+            continue; ``exhausted`` only if that left none out.
         jobs: processes that run the random schedules; the report is the same for any number. A
-            script needs ``if __name__ == "__main__"`` around what it does, as with any pool.
+            script needs ``if __name__ == "__main__"``, as with any pool.
         inputs: global tensors that control flow depends on (zeros where missing).
-        frontier: `Report.frontier` of an earlier check, whose exploration goes on within limits.
+        frontier: `Report.frontier` of an earlier check, whose exploration continues.
         progress: called with the number of schedules done.
-        time_limit: what the whole check may take, in seconds, as a timedelta, or as a clock that
-            has started when the program was read.
+        time_limit: of the whole check: seconds, a timedelta, or a clock that has started when the
+            program was read.
         suggest: look for repairs of a program that fails, for so many seconds or a timedelta.
-        skip: leave out what only repeats, up to shifts of values; the report is the same without.
+        skip: leave out repetitions; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is
-            proved as well, see `tilesim.checker.for_all`; ``params`` are those of this check.
-        certificate: of a proof, also make `Report.certificate`, and recheck it, within the time
-            limit.
-        plain: of a program that passes have made of PTX, makes its plain form
-            (`tilesim.ptx.plain`), which is what is rechecked.
+            proved as well (`tilesim.checker.for_all`); ``params`` are those of this check.
+        certificate: make `Report.certificate` of a proof, and recheck it.
+        plain: makes the plain form (`tilesim.ptx.plain`) of a program in PTX for the recheck.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.

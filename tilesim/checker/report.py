@@ -153,15 +153,12 @@ class Stats:
 class Report(Shown):
     """The result of `check`.
 
-    ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
-    ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
-    ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
-    ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
-    ``covers`` has words as well; ``for_all`` is what is said of all values of parameters, if that
-    was asked: ``verdict`` is about one of them, ``overall`` about all. ``certificate`` is that of a
-    proof, if it was asked for, and ``rechecked`` what the proof kernel says of it; the recheck
-    trusts ``recheck_trusts`` as well as what any does (docs/trust.md). ``print`` shows it as
-    ``tilesim check`` does, a notebook as a page.
+    ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions),
+    ``reasons`` why it is not stronger. ``witness`` replays the failing schedule (see `replay`), an
+    exploration continues from ``frontier``; both are JSON objects. ``leanings`` are what a proof
+    leans on. With ``for_all``, ``verdict`` is about one value and ``overall`` about all. The proof
+    kernel's answer on ``certificate`` is ``rechecked``; it trusts ``recheck_trusts`` besides what
+    every recheck trusts (docs/trust.md). ``print`` shows a report as ``tilesim check`` does.
     """
 
     kernel: str
