@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tilesim.translation import immediates
+from tilesim.translation import immediates, retries
 from tilesim.translation.comparison import Comparison
 from tilesim.translation.validation import Difference, Undecided
 
@@ -284,6 +284,12 @@ def test_bytes_of_another_mbarrier_are_not() -> None:
     )
 
 
+def test_bytes_of_a_register_with_another_mbarrier_are_not() -> None:
+    moved = EXPECTED.replace("mbarrier.arrive.", "add.u32 %r1, %r1, 8;\nmbarrier.arrive.")
+    assert moved != EXPECTED
+    assert outcomes(compared(moved, MERGED)) == {"mbarrier.arrive": "lost"}
+
+
 def test_an_instruction_whose_guard_is_never_true_is_deleted() -> None:
     body = "setp.ne.u32 %p1, 1, {};\n@%p1 bar.sync 0;\n"
     assert outcomes(compared(body.format(1), "EXIT")) == {"bar": "deleted"}
@@ -559,3 +565,37 @@ def test_arms_of_a_branch_that_become_guards_are_not_behind_each_other() -> None
     assert lost(compared(body, sass.format(compare, "", "P0"))) == set()
     assert lost(compared(body, sass.format(compare, "", "P1")))
     assert lost(compared(body, sass.format(compare, compare, "P0")))
+
+
+WAITED = """
+AGAIN:
+mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2; //wait
+@!%p1 bra AGAIN; //again
+ld.shared.u32 %r3, [%r4]; //load
+st.global.u32 [%d1], %r3; //out
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        ("again @!P0 BRA AGAIN", False),
+        ("MOV R9, R8\nagain @!P0 BRA AGAIN", False),
+        ("LDL R9, [R1+0x10]\nagain @!P0 BRA AGAIN", False),
+        ("again @P0 BRA BEHIND\nagain BRA AGAIN\nBEHIND:", False),
+        ("again @P0 BRA AGAIN", True),
+        ("NOP", True),
+        ("ISETP.NE.AND P0, PT, R1, RZ, PT\nagain @!P0 BRA AGAIN", True),
+        ("@!P1 BRA BEHIND\nagain @!P0 BRA AGAIN\nBEHIND:", True),
+    ],
+)
+def test_an_answer_is_asked_for(between: str, said: bool) -> None:
+    sass = f"""
+    AGAIN:
+    wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1], R2
+    {between}
+    load LDS R3, [R4]
+    out STG [R8], R3
+    EXIT
+    """
+    assert bool([*retries.compare(compared(WAITED, sass).translation)]) == said

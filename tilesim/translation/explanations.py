@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from tilesim.cubin.sass import WIDTH, Instruction
-from tilesim.ptx.constants import Constants
+from tilesim.ptx.constants import Constants, read_by, set_by
 from tilesim.ptx.inline import At, Kernel, Not, Step
 from tilesim.ptx.liveness import targets
 from tilesim.records import dataclass
@@ -240,8 +240,11 @@ def merged_arrival(subject: Subject, event: int) -> int | None:
         return None
     behind = subject.ptx.passed("after", event) or 0
     code = subject.translation.ptx.code
+    address = {*read_by(step)}
     for number in range(pair.number + 1, len(code)):
         other = code[number]
+        if not address.isdisjoint(register.name for register in set_by(other)):
+            return None
         if other.base == "mbarrier" and _mbarrier(other) == _mbarrier(step):
             if "arrive" not in other.qualifiers or "expect_tx" not in other.qualifiers:
                 return None

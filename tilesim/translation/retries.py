@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from tilesim.cubin.operands import read, written
 from tilesim.cubin.sass import WIDTH, Function, Instruction
 from tilesim.records import dataclass
 from tilesim.translation import classes
@@ -21,9 +22,11 @@ from tilesim.translation.validation import Difference
 _WAIT = "mbarrier.wait"
 _RULE = "PTX 9.7.13.15.16"
 #: instructions between a try and the branch that its answer decides, at most
-_NEAR = 16
+_NEAR = 256
 #: what a failing try may not come to: memory and synchronisation
-_OTHERS = re.compile(r"LD(?!C)|ST|ATOM|RED|SYNCS|UTMA|UBLK|BAR|HGMMA|UTC|WARPGROUP|MEMBAR|FENCE")
+_OTHERS = re.compile(
+    r"LD(?![CL])|ST(?!L)|ATOM|RED|SYNCS|UTMA|UBLK|BAR|HGMMA|UTC|WARPGROUP|MEMBAR|FENCE"
+)
 
 
 @dataclass(frozen=True)
@@ -136,15 +139,20 @@ def compare(translation: Translation) -> Iterator[Difference]:
 def _failing(
     sass: Function, copy: Instruction, answer: str, places: Collection[int]
 ) -> int | None:  # fmt: skip
-    """Where a false answer leads; None if that is not seen, or another try follows."""
+    """Where a false answer leads; None if that is not seen, or another try follows.
+
+    An answer that nothing asks for before it is overwritten, or before the paths part, leads on.
+    """
     for pc in range(copy.pc + WIDTH, copy.pc + _NEAR * WIDTH, WIDTH):
         one = sass.code.get(pc)
         if one is None or pc in places:
             return None
         if one.base == "BRA" and one.guard.lstrip("!") == answer:
             return one.target if one.guard.startswith("!") else pc + WIDTH
-        if len(sass.successors[pc]) != 1 or answer in one.operands[:2]:
-            return None
+        if answer in read(one) and written(one):
+            return None  # a copy of it may be asked
+        if len(sass.successors[pc]) != 1 or answer in written(one):
+            return pc
     return None
 
 
