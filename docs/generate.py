@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -236,7 +237,10 @@ def _table(title: str, about: str, rows: list[Row]) -> str:
             values.setdefault(choice, []).append(name.rpartition(".")[2])
     if values:
         lines.append("")
-    lines += [f"* {choice} ({', '.join(dict.fromkeys(users))})" for choice, users in values.items()]
+    names = Counter(choice.partition(":")[0] for choice in values)
+    for choice, users in values.items():
+        several = names[choice.partition(":")[0]] > 1
+        lines.append(f"* {choice}" + f" ({', '.join(dict.fromkeys(users))})" * several)
     return "\n".join(lines) + "\n"
 
 
