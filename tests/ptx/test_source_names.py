@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 
 import pytest
 from click.testing import CliRunner
@@ -222,6 +223,26 @@ def test_a_named_barrier_is_the_constant_that_is_passed(call: str, name: str | N
     around = [(("k.cu", 6), ("away.h", 1)), (("k.cu", 7),)]
     assert named_barrier_name(3, around) == name
     assert named_barrier_name(3, around[1:]) is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "/*",
+        "#if 1\n",
+        "__shared__ a ",
+        "__shared__ float mem[9",
+        "struct Storage {",
+        "constexpr int a = ",
+        "mem ",
+        '"',
+    ],
+)
+def test_a_hostile_source_takes_little_time(piece: str) -> None:
+    start = process_time()
+    byte(STRUCT.replace("template", "") + piece * 40_000, 528)
+    byte(piece * 40_000 + STRUCT, 528)
+    assert process_time() - start < 2
 
 
 @pytest.mark.parametrize(

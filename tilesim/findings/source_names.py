@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -31,7 +32,8 @@ from tilesim.records import dataclass
 #: lines before a call in which the loop around it begins, and to the end of the call, at most
 _ABOVE, _BELOW = 12, 8
 _STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+#: a literal, or a comment, which may lack its end
+_NOISE = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?')
 _CALL = re.compile(r"([A-Za-z_]\w*(?:(?:\.|->|::)\w+|\[[^\[\]]*\])*)\s*\(")
 _KEYWORDS = frozenset(("if", "for", "while", "switch", "return", "sizeof"))
 #: what stands before the bracket of inline PTX
@@ -111,7 +113,7 @@ def _in_gluon(loc: Loc, number: int) -> str | None:
 def _named(above: str, text: str) -> tuple[_Written, ...]:
     """What the calls that begin in the first line of a text initialise, in order; none if one of
     them does not say it. ``above``: the lines before."""
-    above, text = _COMMENT.sub("", above), _COMMENT.sub("", text)
+    above, text = _without_comments(above), _without_comments(text)
     first = len(text.partition("\n")[0])
     found: list[_Written] = []
     names = set()
@@ -237,7 +239,7 @@ _EXTENT = re.compile(r"\[([^\[\]]*)\]")
 _STRUCT = r"\bstruct\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?{0}\s*\{{([^{{}}]*)\}}\s*;"
 #: a variable that is a struct or an array; a name for what is in one: ``&s = *(Storage *)memory``
 _DECLARED = (
-    r"__shared__\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?([\w:]+(?:\s+\w+)*?)\s+{0}"
+    r"__shared__\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?([\w:]+(?:\s+\w+){{0,2}}?)\s+{0}"
     r"((?:\s*\[[^\[\]]+\])*)\s*;"
 )
 _CAST_OF = (
@@ -338,6 +340,8 @@ def _laid_out(declarations: Iterable[str], text: str) -> tuple[_Member, ...]:
     for part in declarations:
         if not part.strip():
             continue
+        if len(part) > _MOST:
+            return ()
         aligns = [_number(a, constants) for a in _ALIGN.findall(part)]
         member = _MEMBER.fullmatch(_ALIGN.sub(" ", part).strip())
         if member is None:
@@ -415,16 +419,20 @@ def _cuda(file: str) -> tuple[str, ...]:
 
 def _plain(lines: Iterable[str]) -> str:
     """A text in as many lines without comments."""
-    return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), "\n".join(lines))
+    return _without_comments("\n".join(lines))
+
+
+def _without_comments(text: str) -> str:
+    """A text in as many lines without comments."""
+    return _NOISE.sub(lambda m: m[0] if m[0][0] == '"' else "\n" * m[0].count("\n"), text)
 
 
 _CONSTANT = re.compile(
-    r"\bconstexpr\s+(?:static\s+|inline\s+)?(?:std::)?\w+(?:\s+\w+)*?\s+(\w+)\s*=\s*([^;{}]*);"
+    r"\bconstexpr\s+(?:static\s+|inline\s+)?(?:std::)?\w+(?:\s+\w+){0,2}?\s+(\w+)\s*=\s*([^;{}]{0,120});"
     r"|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)",
     re.MULTILINE,
 )
 _SIZEOF = re.compile(r"\bsizeof\s*\(([\w: ]+)\)")
-_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*if.*?^[ \t]*#[ \t]*endif", re.MULTILINE | re.DOTALL)
 _ENUM = re.compile(r"\benum\b[^;{}]*\{([^{}]*)\}")
 
 
@@ -432,7 +440,6 @@ _ENUM = re.compile(r"\benum\b[^;{}]*\{([^{}]*)\}")
 def _constants(text: str) -> dict[str, int]:
     """The whole numbers that a text gives names, but for names that it gives several times."""
     given = [(m[1] or m[3], m[2] or m[4]) for m in _CONSTANT.finditer(text)]
-    conditional = " ".join(_CONDITIONAL.findall(text))
     for enum in _ENUM.findall(text):
         before = ""
         for part in enum.split(","):
@@ -441,21 +448,32 @@ def _constants(text: str) -> dict[str, int]:
                 given.append((name, value or (f"{before} + 1" if before else "0")))
                 before = name
     # what a condition of the preprocessor decides, the command line may say
-    given += re.findall(r"(?:#\s*define|constexpr\s+\w+)\s+(\w+)()", conditional)
-    names = [name for name, _ in given]
+    given += re.findall(r"(?:#[ \t]*define|constexpr\s+\w+)\s+(\w+)()", _conditional(text))
+    times = Counter(name for name, _ in given)
     found: dict[str, int] = {}
     for name, value in given:
-        number = _number(value, found) if names.count(name) == 1 else None
+        number = _number(value, found) if times[name] == 1 else None
         if number is not None:
             found[name] = number
     return found
+
+
+def _conditional(text: str) -> str:
+    """The lines that a condition of the preprocessor may leave out."""
+    found, depth = list[str](), 0
+    for line in text.split("\n"):
+        word = line.lstrip(" \t#") if line.lstrip().startswith("#") else ""
+        depth += word.startswith("if") - word.startswith("endif")
+        if depth > 0:
+            found.append(line)
+    return "\n".join(found)
 
 
 _OPERATIONS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
-#: characters of an expression that is evaluated
+#: characters of an expression that is evaluated, or of a declaration
 _MOST = 120
 
 
