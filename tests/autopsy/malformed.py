@@ -694,7 +694,7 @@ LACKING: dict[str, tuple[Make, Sequence[str], Sequence[str]]] = {
     "CTAs of half of a cluster": (
         lambda: hang_with_grid(cluster=(2, 1, 1)),
         [],
-        [_FIRST, "3 CTAs in x are not a multiple of the cluster's 2"],
+        [_FIRST, "x = 3 is not a multiple of the cluster's 2"],
     ),
     "a number of registers that can be": (
         lambda: hang_with_grid(registers=0xFFFFFFFF),

@@ -211,10 +211,13 @@ def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: In
         ("", "names no kernel"),
         ("good.py::handshake[rounds]", "'rounds' in the brackets is not NAME=VALUE"),
         ("good.py::handshake[round=1]", "has no parameter 'round' (did you mean rounds?); it has"),
-        ("good.py::handshake[rounds=two]", "parameter rounds of handshake: 'two' is no int"),
+        (
+            "good.py::handshake[rounds=two]",
+            "parameter rounds of handshake: 'two' is not of type int",
+        ),
         (
             "good.py::handshake[parity=maybe]",
-            "parameter parity of handshake: 'maybe' is no bool (true or false)",
+            "parameter parity of handshake: 'maybe' is not true or false",
         ),
     ],
 )

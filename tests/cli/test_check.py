@@ -411,7 +411,7 @@ def test_a_conditional_proof_says_so_in_every_line_and_can_be_denied(
     assert tilesim_cli("check", "good.py", "--deny", "any").exit_code == 0
     unknown = tilesim_cli("check", *names, "--deny", "U61")
     assert unknown.exit_code == 2
-    assert "'U61' is nothing that a verdict leans on" in unknown.stderr
+    assert "'U61' is not an assumption of a verdict" in unknown.stderr
 
 
 def test_conditional_proofs_in_formats_for_ci(write: Write, tilesim_cli: Invoke) -> None:

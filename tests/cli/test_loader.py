@@ -171,7 +171,7 @@ def test_scalars_of_the_host_are_set_like_parameters(write: Write, tilesim_cli: 
     ("given", "message"),
     [
         ({"flags": "1"}, r"no parameter 'flags' \(did you mean flag\?\); it has size, n, flag"),
-        ({"n": "many"}, "parameter n of steps: 'many' is no int"),
+        ({"n": "many"}, "parameter n of steps: 'many' is not of type int"),
     ],
 )
 def test_what_is_no_scalar_is_refused(write: Write, given: dict[str, str], message: str) -> None:

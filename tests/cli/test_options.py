@@ -82,7 +82,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("mcp", "--time-limit", "soon"): "'soon' is not a time like 60s or 5m",
     ("demo", "more"): "got unexpected extra argument (more)",
     ("recheck", "gone.json"): "cannot read gone.json: No such file or directory",
-    ("recheck", "text"): "text: no certificate: JSON is malformed",
+    ("recheck", "text"): "text: this is not a certificate: JSON is malformed",
     ("show", "good.py", "-o", "folder"): "File 'folder' is a directory",
     ("doctor", "--more"): "(see tilesim doctor --help)",
 }  # fmt: skip

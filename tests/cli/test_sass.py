@@ -383,8 +383,8 @@ def test_code_of_another_architecture_of_the_family_is_not_passed_over(
 def test_what_does_not_go_together(cubin: str, tilesim_cli: Invoke) -> None:
     for options, says in (
         (("--ptxas", "x"), "--ptxas compiles for --sass: add --sass"),
-        (("--sass", "--for-all", "n"), "without --for-all"),
-        (("--sass", "--replay", "w.json"), "without --replay"),
+        (("--sass", "--for-all", "n"), "leave out --for-all"),
+        (("--sass", "--replay", "w.json"), "leave out --replay"),
     ):
         result = tilesim_cli("check", cubin, *options)
         assert result.exit_code == 2

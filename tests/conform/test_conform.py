@@ -237,7 +237,7 @@ ABOUT = asdict(About("k", "f", "d", "0", 0))
         ({"off": np.array([{}, {}], dtype=object)}, "is not a recording of launches"),
         ({"apart": np.zeros(2)}, "apart has shape .* of float64"),
         ({"about": {**ABOUT, "version": 2}}, "version 2, not 1"),
-        ({"about": {**ABOUT, "seed": "x"}}, "seed is no int"),
+        ({"about": {**ABOUT, "seed": "x"}}, "seed is not of type int"),
         ({"about": {"kernel": "k"}}, "is not a recording of launches"),
     ],
 )

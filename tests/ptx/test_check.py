@@ -367,7 +367,7 @@ def test_what_the_launch_does_not_say_the_kernel_says() -> None:
     program = lower(read(says), read(says).entries[0], Launch("k", (4, 1, 1))).kernel
     assert (program.warps, program.cluster) == (2, (2, 1, 1))
     wrong = {
-        "3 CTAs in x are not a multiple of the cluster's 2": (says, Launch("k", (3, 1, 1))),
+        "x = 3 is not a multiple of the cluster's 2": (says, Launch("k", (3, 1, 1))),
         "cluster: [1, 1, 1] contradicts .reqnctapercluster 2": (
             says, Launch("k", (4, 1, 1), cluster=(1, 1, 1))
         ),
@@ -478,15 +478,15 @@ def test_what_comes_behind_a_copy_that_waited_for_the_grid_before(
     ("instruction", "said"),
     [
         ("mov.u32 %r99, 0;", "%r99"),
-        ("mov.u32 %r1, 0, 0;", "mov.u32: the operands (there are 3) are not those of this form"),
-        ("mov.u32 %r1;", "mov.u32: the operands (there are 1) are not those of this form"),
+        ("mov.u32 %r1, 0, 0;", "mov.u32: this form does not take 3 operands of these kinds"),
+        ("mov.u32 %r1;", "mov.u32: this form does not take 1 operand of these kinds"),
         (
             "ld.shared.u32 [smem];",
-            "ld.shared.u32: the operands (there are 1) are not those of this form",
+            "ld.shared.u32: this form does not take 1 operand of these kinds",
         ),
         (
             "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16 {%r1}, %rd1, %rd2, 1;",
-            "the operands (there are 4) are not those of this form",
+            "this form does not take 4 operands of these kinds",
         ),
     ],
 )

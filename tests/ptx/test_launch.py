@@ -124,6 +124,8 @@ def test_addresses_in_memory_are_written_in_a_line_each() -> None:
          "buffers[0].contents.values", "an address has 64 bits, u32 does not"),
         ([{"name": "b", "contents": {"type": "u64", "values": [{"name": "c", "byte": 8}]}}],
          "buffers[0].contents.values[0].byte", "is not a field of this object"),
+        ([{"name": "b", "bytes": 8}, {"name": "c"}, {"name": "b", "bytes": 9}],
+         "buffers[2].name", "buffers[0] has the name b, too"),
     ],
 )  # fmt: skip
 def test_errors_in_buffers_name_their_place(buffers: object, where: str, what: str) -> None:

@@ -257,7 +257,7 @@ def require_names(names: str | Iterable[str]) -> frozenset[str]:
     every = (*SWITCHES, *ASSUMPTIONS, ANY)
     for name in sorted(found.difference(every)):
         raise UsageError(
-            f"{name!r} is nothing that a verdict leans on{did_you_mean(name, every)}; known: "
+            f"{name!r} is not an assumption of a verdict{did_you_mean(name, every)}; there are "
             f"{', '.join(every)}"
         )
     return found

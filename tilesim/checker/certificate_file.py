@@ -97,7 +97,7 @@ def read(text: str) -> Certificate:
         require(found, VERSION, "a certificate", "`tilesim check --certificate` writes it again")
         f = json.decode(text, type=_File)
     except (DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise UsageError(f"no certificate: {error}") from error
+        raise UsageError(f"this is not a certificate: {error}") from error
     every = None if f.every is None else Every(
         f.every.parameter, f.every.first, f.every.step, f.every.last, f.every.period,
         tuple(Value(v.number, v.most, v.fingerprint, _classes(v.classes), _repeated(v.repetitions))
@@ -143,6 +143,7 @@ def _classes(ranges: Ranges | None) -> tuple[tuple[int, ...], ...] | None:
     every = [last - first + 1 for some in ranges for first, last in some]
     if min(every, default=1) < 1 or sum(every) > MOST_CLUSTERS:
         raise UsageError(
-            f"no certificate: ranges of clusters that are backwards, or of over {MOST_CLUSTERS}"
+            "this is not a certificate: a range of clusters runs backwards, or has over "
+            f"{MOST_CLUSTERS}"
         )
     return tuple(tuple(n for a, z in some for n in range(a, z + 1)) for some in ranges)

@@ -101,7 +101,7 @@ def _about(given: Mapping[str, Any]) -> About:
     about = About(**given)
     for name, kind in get_type_hints(About).items():
         if not isinstance(getattr(about, name), kind):
-            raise ValueError(f"{name} is no {kind.__name__}")
+            raise ValueError(f"{name} is not of type {kind.__name__}")
     if about.version != VERSION:
         raise ValueError(f"version {about.version}, not {VERSION}")
     return about

@@ -154,7 +154,7 @@ ret;
     ),
     WrongForm(
         "tcgen05.wait::ld behind a branch",
-        "tensor memory that is still read is handed on, as the wait is left out",
+        "other warps get tensor memory that is still read, as the wait is left out",
         "wait before the branch, or use ptxas 13.0 or later",
         "12.8.93",
         "12.9.86",

@@ -103,8 +103,8 @@ def _kernel_in(folder: str, target: str) -> Kernel:
     found: tuple[Target, ...] = load(target)
     kernels = {id(t.kernel): t.kernel for t in found if t.kernel is not None}
     if len(kernels) != 1:
-        what = f"{len(found)} kernels" if len(found) > 1 else "a finished program"
-        raise UsageError(f"{target} is {what}; name one parametrised kernel, file.py::kernel")
+        what = f"has {len(found)} kernels" if len(found) > 1 else "is a finished program"
+        raise UsageError(f"{target} {what}; name one parametrised kernel, file.py::kernel")
     (kernel,) = kernels.values()
     return kernel
 

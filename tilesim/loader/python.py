@@ -215,8 +215,8 @@ def _value(kernel: Kernel, scalars: Mapping[str, int], name: str, text: str) -> 
     try:
         return _parse(text, default)
     except ValueError as error:
-        kind = "bool (true or false)" if isinstance(default, bool) else type(default).__name__
-        raise UsageError(f"parameter {name} of {kernel.name}: {text!r} is no {kind}") from error
+        kind = "true or false" if isinstance(default, bool) else f"of type {type(default).__name__}"
+        raise UsageError(f"parameter {name} of {kernel.name}: {text!r} is not {kind}") from error
 
 
 def _parse(text: str, default: object) -> Any:

@@ -343,7 +343,8 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     name = target if target in TARGETS else f"{target}a"
     if name not in TARGETS:
         raise LaunchError(
-            f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}"
+            f"{launch.entry}: .target {target} of the PTX is not supported; use "
+            f"{', '.join(TARGETS)}"
         )
     tensors, maps = _globals(kernel.entry, launch)
     own = variable_tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
@@ -432,7 +433,7 @@ def _globals(
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
             if value.bytes is None:
-                raise LaunchError(f"{value.name}: give the bytes of this buffer")
+                raise LaunchError(f"{value.name}: bytes is missing, the size of this buffer")
             known = found.get(value.name)
             tensors[value.name] = GlobalTensor(
                 value.name, types.u8, (value.bytes,), dependent=launch.dependent,
@@ -630,7 +631,7 @@ def completed(entry: Function, launch: Launch) -> Launch:
     for n, c, axis in zip(launch.grid, cluster, "xyz", strict=True):
         if n % c:
             raise LaunchError(
-                f"{launch.entry}: grid: {n} CTAs in {axis} are not a multiple of the cluster's {c}"
+                f"{launch.entry}: grid: {axis} = {n} is not a multiple of the cluster's {c}"
             )
     return replace(launch, block=block, cluster=cluster)
 

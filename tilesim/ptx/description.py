@@ -179,7 +179,7 @@ def _choice(allowed: tuple[T, ...]) -> _Form:
                 return one
         choices = ", ".join(map(str, allowed))
         if value is None:
-            raise _Missing((path,), f"is missing: {choices}")
+            raise _Missing((path,), f"is missing, one of {choices}")
         _fail(path, f"{_shown(value)} is not one of {choices}")
 
     return _Form({"enum": list(allowed)}, read)
@@ -367,9 +367,14 @@ def _struct(made: Struct, path: str) -> Struct:
 def _launch(made: Launch, path: str) -> Launch:
     for n, c, axis in zip(made.grid, made.cluster, "xyz", strict=True):
         if c and n % c:
-            _fail(f"{path}.grid", f"{n} CTAs in {axis} are not a multiple of the cluster's {c}")
+            _fail(f"{path}.grid", f"{axis} = {n} is not a multiple of the cluster's {c}")
     if made.threads > 1024:
         _fail(f"{path}.block", f"{made.threads} threads are more than 1024")
+    first: dict[str, int] = {}
+    for i, buffer in enumerate(made.buffers):
+        if first.setdefault(buffer.name, i) != i:
+            what = f"buffers[{first[buffer.name]}] has the name {buffer.name}, too"
+            _fail(f"{path}.buffers[{i}].name", what)
     return replace(made, about=" ".join(made.about.split()))
 
 

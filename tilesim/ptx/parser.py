@@ -822,7 +822,10 @@ class _Reader:
         while cursor.kind:
             cursor = self._statement(cursor)
             if self._version is None:
-                cursor.fail("the text does not begin with .version", "is this a PTX file?")
+                cursor.fail(
+                    "the text does not begin with .version",
+                    "check a PTX file, which begins with .version",
+                )
         if self._version is None:
             cursor.fail("the text is empty")
         if not self._target:

@@ -36,6 +36,7 @@ from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Function, Module
 from tilesim.ptx.types_of_instructions import wrong_type
 from tilesim.records import replace
+from tilesim.wording import count
 
 #: modules whose rules are used here
 FAMILIES = (clc, copies, memory, registers, tcgen05, wgmma)
@@ -248,7 +249,7 @@ def _of_this_form(low: Lowering, step: Step) -> Iterator[None]:
         raise
     except (IndexError, ValueError) as error:
         raise low.malformed(
-            f"the operands (there are {len(step.operands)}) are not those of this form"
+            f"this form does not take {count(len(step.operands), 'operand')} of these kinds"
         ) from error
 
 

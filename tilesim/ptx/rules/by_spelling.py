@@ -200,7 +200,7 @@ class _Reader:
         numbers = {n: str(v) for n, v in given.items() if n not in self.reading.form.names}
         for name, text in {**said, **numbers}.items():
             if text not in op.hints and str(getattr(op, name)) != text:
-                raise self.low.unsupported(f"{text} is not modelled here")
+                raise self.low.unsupported(f"{text} is not modelled with these operands")
 
 
 def _may_miss(pattern: Pattern) -> bool:

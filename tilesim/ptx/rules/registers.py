@@ -25,6 +25,7 @@ from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Integer, Sink
 from tilesim.records import replace
+from tilesim.wording import count
 
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says
@@ -41,7 +42,7 @@ def compute(low: Lowering, step: Step) -> list[Op]:
     if len(sources) == 3 and found.name in ("min.float", "max.float"):
         return _extreme_of_three(low, step)
     if len(sources) != len(found.sources):
-        raise low.unsupported(f"{len(sources)} operands, expected {len(found.sources)}")
+        raise low.unsupported(f"{count(len(sources), 'operand')}, expected {len(found.sources)}")
     _require_widths(low, step, found)
     values = tuple(map(low.value, sources, found.sources))
     kept = tuple(map(low.register, _results(target)))
