@@ -310,8 +310,8 @@ def test_code_that_a_certificate_names_is_not_run(
     result = CliRunner().invoke(main, ["recheck", "c.json"], input=PYTHON)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"error: c.json names {name}, which may be code that a stranger has chosen: if it is "
-        f"trusted, name it on the command line: tilesim recheck c.json {name}\n"
+        f"error: c.json names {name}, and rechecking runs its code: if you trust "
+        f"it, name it on the command line: tilesim recheck c.json {name}\n"
     )
     assert not Path("ran").exists()
 

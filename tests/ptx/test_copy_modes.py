@@ -297,7 +297,7 @@ def test_what_cannot_be_prefetched(right: str, wrong: str, value: Map) -> None:
 )  # fmt: skip
 def test_a_qualifier_that_no_rule_knows_is_refused(right: str, wrong: str) -> None:
     assert len(program(f"{INIT}{right};\n", TILED).code)
-    with pytest.raises(Unsupported, match="is not modelled (here|with these operands)"):
+    with pytest.raises(Unsupported, match=r"is not modelled (here|with these operands)"):
         program(f"{INIT}{right.replace('.tile', wrong)};\n", TILED)
 
 

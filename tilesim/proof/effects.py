@@ -1791,11 +1791,7 @@ def _uses_fragment(x: Execution, e: fx.UsesFragment) -> None:
         _tile_is_set(x, x.warp, e)
 
 
-@rule(
-    "F3",
-    "no instruction accesses a register tile while a wgmma uses it, and none uses it before "
-    "wgmma.fence",
-)
+@rule("F3", "no access to a register tile while a wgmma uses it, nor use before wgmma.fence")
 def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -> None:
     """``group``: of an asynchronous product, the warpgroup's (F3, F5, F6)."""
     never = frozenset[Any]() if w.fenced else frozenset({"accessed"})

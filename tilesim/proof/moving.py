@@ -112,10 +112,7 @@ def _touches(
         raise NotCovered(f"more than {MOST_BOXES} places in global memory")
 
 
-@rule(
-    "every",
-    "a place that depends on a parameter is accessed in one iteration of one cluster, or only read",
-)
+@rule("every", "what moves with a parameter is accessed in one iteration of a cluster, or read")
 def apart(boxes: Iterable[Box], most: int) -> None:
     """Raises: NotCovered: two boxes may meet, of which one is written, in some program."""
     for x, y in combinations_with_replacement(list(boxes), 2):

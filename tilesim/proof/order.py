@@ -259,10 +259,7 @@ class Order:
         """What is known before the fence is handed over by relaxed operations behind it (H3)."""
         self._fenced.setdefault(lane, self.nothing()).join(self.of(np.array([lane])))
 
-    @rule(
-        "H18",
-        "a restricted release orders only accesses of its CTA's threads to that CTA's own memory",
-    )
+    @rule("H18", "a restricted release orders what threads of its CTA did to the CTA's own memory")
     def release_own(self, lane: int) -> None:
         """The same of a fence for the shared memory of the lane's CTA."""
         done, each = self.of(np.array([lane])), self.lanes // self.ctas
