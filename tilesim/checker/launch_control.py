@@ -19,12 +19,18 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.liveness import carried
+from tilesim.analysis.solver import closure
 from tilesim.analysis.taint import BOTH, CLUSTERS, CTAS, Taint
-from tilesim.analysis.uses_defs import OPERANDS, expressions_in
+from tilesim.analysis.uses_defs import OPERANDS, expressions_in, reads, sets
+from tilesim.arith.operators import RELATIONS
 from tilesim.checker.assumptions import Kind, Leaning
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbarriers
-from tilesim.ir.expr import Binary, Expr, constant, walk
+from tilesim.ir.expr import Binary, Expr, Var, constant, walk
+from tilesim.ir.frozen import cached
+from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
@@ -43,6 +49,11 @@ _TILES = 800
 _MOST_PARTITIONS = 64
 #: kinds of clusters of which any two are looked at that take over tiles
 _KINDS = 3
+#: what each loop that works on tiles does
+_WAITING = (fx.Waits, fx.Cancels)
+#: tiles of which one agent is given all in one run, whatever rings there are: no analysis says
+#: when what grows with each tile leaves an array
+_IN_A_ROW = 64
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,23 @@ class LaunchPlans:
             fits += 1
         return min(every, fits)
 
+    @cached_property
+    def _turns(self) -> tuple[int, ...]:
+        """Numbers above ``most`` of clusters that one agent is given, too: those with which what
+        it carries from tile to tile is compared, and those beside them, as far as runs may cost;
+        last, so many that each of these turns comes in one run with others behind it."""
+        every = self._total - 1
+        near = {n + i for n in compared(self._simulation.code.graph) for i in (-1, 0, 1)}
+        told = sorted(n for n in near if self.most < n <= every)
+        fits = [n for n in told if sum(told[: told.index(n) + 1]) * len(self._alone) <= _TILES]
+        last = min(every, max([_IN_A_ROW, *(n + 2 for n in fits)]))
+        return tuple(sorted({*fits, last} if last > self.most else {*fits}))
+
+    @property
+    def _longest(self) -> int:
+        """The most clusters that one agent is given in a run."""
+        return max([self.most, *self._turns])
+
     def _cost(self, most: int) -> int:
         """How many tiles are computed, about, if each asker is given up to so many."""
         askers = len(self.askers)
@@ -124,7 +152,8 @@ class LaunchPlans:
         text = "whatever number of clusters launch control hands to each"
         if self.most == self._total - 1:
             return text
-        return f"{text} of those that ask (tried up to {self.most})"
+        tried = ", ".join([f"up to {self.most}", *map(str, self._turns)])
+        return f"{text} of those that ask (tried {tried})"
 
     @property
     def leaning(self) -> Leaning:
@@ -138,6 +167,14 @@ class LaunchPlans:
         """Why the runs do not cover all answers."""
         if self._total == 1:
             return ()
+        beyond = {n: loc for n, loc in compared(self._simulation.code.graph).items()
+                  if self._longest < n < self._total}  # fmt: skip
+        if beyond:
+            number = min(beyond)
+            return (
+                f"what is executed may depend on whether more than {self._longest} clusters are "
+                f"cancelled by one: {number} is compared with what it counts ({beyond[number]})",
+            )
         drawn = drawn_in(self._simulation)
         where = drawn.steers.get(CLUSTERS)
         if where is not None or CLUSTERS in drawn.periods:
@@ -199,6 +236,9 @@ class LaunchPlans:
             for counts in sorted(product(range(self.most + 1), repeat=len(self.askers)), key=sum):
                 if sum(counts) < self._total:
                     yield cluster, counts
+            for place in range(len(self.askers)):
+                for number in self._turns:
+                    yield cluster, tuple(number * (n == place) for n in range(len(self.askers)))
 
     def given(self, cluster: int, counts: Sequence[int], *, down: bool = False) -> Plan:
         """The run in which the askers of ``cluster`` are given so many, the following ones."""
@@ -330,12 +370,63 @@ def rings(mir: Mir) -> int:
     return min(lcm(*sizes), _LONGEST) + max(sizes, default=1) + 2
 
 
+@cached
+def compared(graph: FlowGraph) -> Mapping[int, Loc]:
+    """Fixed numbers with which what loops carry from tile to tile is compared, or modulo which it
+    counts, each with a place; of loops that are in no other one and wait for something, as each
+    that works on tiles does. A number modulo a power of two counts if it may be one of tiles: with
+    larger ones addresses are made."""
+    mir, found = graph.mir, dict[int, Loc]()
+    for loop in graph.loops:
+        numbers = [n for block in loop.blocks for n in graph.blocks[block]]
+        inner = any(loop.blocks < other.blocks for other in graph.loops)
+        if inner or not any(isinstance(e, _WAITING) for n in numbers for e in mir.effects[n]):
+            continue
+        counts = _made_of(mir, numbers, carried(graph, loop.head, loop.blocks))
+        for n in numbers:
+            if not reads(mir, n).isdisjoint(counts):
+                for number in _compared_by(mir, n, counts):
+                    found.setdefault(number, mir.code[n].loc)
+    return found
+
+
+def _made_of(mir: Mir, numbers: Collection[int], names: Collection[str]) -> set[str]:
+    """The registers that these instructions make of some."""
+    after: dict[str, set[str]] = {}
+    for n in numbers:
+        for name in reads(mir, n):
+            after.setdefault(name, set()).update(sets(mir, n))
+    return closure(names, lambda name: after.get(name, ()))
+
+
+def _compared_by(mir: Mir, number: int, counts: Collection[str]) -> Iterator[int]:
+    """Fixed numbers with which an instruction compares one of the registers ``counts``."""
+    for expr in _expressions_of(mir, number):
+        match expr:
+            case Binary(op, lhs, rhs) if op in RELATIONS or op in ("%", "&"):
+                fixed = constant(rhs) if constant(lhs) is None else constant(lhs)
+                names = {e.name for e in walk(expr) if isinstance(e, Var)}
+                if fixed is None or names.isdisjoint(counts):
+                    continue
+                if op in RELATIONS or op == "%":
+                    yield fixed
+                elif fixed & fixed + 1 == 0 and fixed < _TILES:
+                    yield fixed + 1
+            case _:
+                pass
+
+
 def _expressions(mir: Mir) -> Iterator[Expr]:
-    for instruction in mir.code:
-        cond, op = condition(instruction), instruction.what
-        if cond is not None:
-            yield from walk(cond)
-        if isinstance(op, Op):
-            for name in OPERANDS[type(op)]:
-                for root in expressions_in(getattr(op, name)):
-                    yield from walk(root)
+    for number in range(len(mir.code)):
+        yield from _expressions_of(mir, number)
+
+
+def _expressions_of(mir: Mir, number: int) -> Iterator[Expr]:
+    instruction = mir.code[number]
+    cond, op = condition(instruction), instruction.what
+    if cond is not None:
+        yield from walk(cond)
+    if isinstance(op, Op):
+        for name in OPERANDS[type(op)]:
+            for root in expressions_in(getattr(op, name)):
+                yield from walk(root)
