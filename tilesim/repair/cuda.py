@@ -25,7 +25,8 @@ from tilesim.repair.ptx_patch import written
 _FULL = 0xFFFFFFFF
 
 _NOISE = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
+    r"//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
 _WORD = re.compile(r"[A-Za-z_]\w*")

@@ -24,6 +24,9 @@ from tilesim.transforms.rewrite import Instead, Patch
 
 #: what copies need, and what copies through tensor maps do
 _ALIGNMENTS = (16, 128)
+#: what stands behind the name of a variable whose address is taken as it is, or is added to
+_ALONE = re.compile(r"\s*(?:\[\s*\]\s*)?[);,]")
+_PLUS = re.compile(r"\s*\+\s*")
 
 
 def moved_data(edits: SourceEdits) -> Iterator[Edit]:
@@ -62,18 +65,19 @@ def _offset(source: Source, name: str, begin: int, last_line: int) -> tuple[int,
     found: list[tuple[int, int]] = []
     for use in re.finditer(rf"(?<![\w.>]){re.escape(name)}\b", source.bare[begin:end]):
         at = begin + use.end()
-        rest = source.bare[at:end]
-        plus = re.match(r"\s*\+\s*", rest)
+        plus = _PLUS.match(source.bare, at, end)
         if plus is None:
-            if not re.match(r"\s*(?:\[\s*\]\s*)?[);,]", rest):
+            if _ALONE.match(source.bare, at, end) is None:
                 return None
             continue
-        depth, stop = 0, at + plus.end()
+        if found:
+            return None
+        depth, stop = 0, plus.end()
         while stop < end and (depth or source.bare[stop] not in "),;"):
             depth += (source.bare[stop] in "([") - (source.bare[stop] in ")]")
             stop += 1
-        found.append((at + plus.end(), stop))
-    return found[0] if len(found) == 1 else None
+        found.append((plus.end(), stop))
+    return found[0] if found else None
 
 
 def _patch(source: Source, first: int, last: int, new: int) -> Patch:
