@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from time import process_time
+from time import monotonic, process_time
 from typing import Any
 
 import click
@@ -26,6 +26,7 @@ from tilesim.loader.machine_code import each_image, kernels_of
 
 #: that a kernel may take: more than a user waits, as this runs beside other work
 SECONDS = 200.0
+_GOLDEN = (5**0.5 - 1) / 2
 #: what is compared
 KINDS = ("arrivals", "bytes", "named barriers", "registers")
 
@@ -51,12 +52,17 @@ def sampled(place: Path, most: int) -> tuple[int, Iterator[tuple[Path, Image, Sy
     sample of the kernels."""
     every = files(place)
     if len(every) > most:  # one kernel of each file
-        chosen = [every[n * len(every) // most] for n in range(most)]
+        chosen = [every[n * len(every) // most] for n in spread(most)]
         return len(every), ((f, *one) for f in chosen for one in [*of_interest(f)][:1])
     total = sum(1 for file in every for _ in of_interest(file))
     wanted = {n * total // min(most, total) for n in range(min(most, total))}
     numbered = enumerate((file, *one) for file in every for one in of_interest(file))
     return total, (one for number, one in numbered if number in wanted)
+
+
+def spread(count: int) -> list[int]:
+    """Numbers below ``count`` in an order of which each beginning is spread evenly."""
+    return sorted(range(count), key=lambda number: number * _GOLDEN % 1)
 
 
 def answers(found: Inventory) -> Iterator[tuple[str, str, int, str]]:
@@ -71,13 +77,16 @@ def answers(found: Inventory) -> Iterator[tuple[str, str, int, str]]:
         yield "registers", found.register_pool.answer, 1, found.register_pool.why
 
 
-def surveyed(place: Path, most: int) -> dict[str, Any]:
-    """The sums of a source."""
+def surveyed(place: Path, most: int, minutes: float) -> dict[str, Any]:
+    """The sums of a source; after so many minutes no further kernel is begun."""
+    until = monotonic() + 60 * minutes
     total, kernels = sampled(place, most)
     counted: Counter[tuple[str, str]] = Counter()
     seconds: list[float] = []
     looked_at = errors = without_doubt = mbarriers = 0
     for file, image, symbol in kernels:
+        if monotonic() > until:
+            break
         begun = process_time()
         try:
             found = inventory(image, symbol, seconds=SECONDS)
@@ -108,15 +117,16 @@ def surveyed(place: Path, most: int) -> dict[str, Any]:
 @click.command(help=__doc__)
 @click.argument("sources", nargs=-1, required=True)
 @click.option("--most", default=300, show_default=True, help="Kernels of each source.")
+@click.option("--minutes", default=600.0, help="What a source may take.")
 @click.option("--out", type=click.Path(path_type=Path), help="Sums of sources are put in here.")
-def main(sources: tuple[str, ...], most: int, out: Path | None) -> None:
+def main(sources: tuple[str, ...], most: int, minutes: float, out: Path | None) -> None:
     """Looks at samples of sources."""
     document: dict[str, Any] = {"sources": {}}
     if out is not None and out.exists():
         document = json.loads(out.read_text())
     for source in sources:
         name, _, place = source.partition("=/")
-        document["sources"][name] = surveyed(Path(f"/{place}"), most)
+        document["sources"][name] = surveyed(Path(f"/{place}"), most, minutes)
         document["date"] = datetime.now(UTC).date().isoformat()
         click.echo(f"{name}: {json.dumps(document['sources'][name])}")
         if out is not None:

@@ -63,11 +63,18 @@ if (t / 32 == 4) {
 
 
 @cache
+def each(*bodies: str, threads: int = 160, arch: str = "sm_90a") -> tuple[Inventory, ...]:
+    """The inventories of kernels with bodies."""
+    kernels = "".join(f"KERNEL(k{n}, {threads}) {{ {body} }}\n" for n, body in enumerate(bodies))
+    image = compiled.image(f"{HEAD}{kernels}", arch, lines=False)
+    of = {one.name: inventory(image, one) for one in compiled.kernels(image)}
+    return tuple(of[f"k{n}"] for n in range(len(bodies)))
+
+
 def found(body: str, threads: int = 160, arch: str = "sm_90a") -> Inventory:
     """The inventory of a kernel with a body."""
-    image = compiled.image(f"{HEAD}KERNEL(k, {threads}) {{ {body} }}", arch, lines=False)
-    (kernel,) = compiled.kernels(image)
-    return inventory(image, kernel)
+    (one,) = each(body, threads=threads, arch=arch)
+    return one
 
 
 def ring_body(full: int = 1, empty: int = 128, size: int = 1024) -> str:
@@ -76,11 +83,6 @@ def ring_body(full: int = 1, empty: int = 128, size: int = 1024) -> str:
     for name, number in (("FULL", full), ("EMPTY", empty), ("BYTES", size)):
         body = body.replace(name, str(number))
     return body
-
-
-def rows_of_ring(**numbers: int) -> tuple[MbarrierRow, ...]:
-    """Those of the ring, the barriers of full stages first."""
-    return found(ring_body(**numbers)).mbarriers
 
 
 def answers(rows: tuple[MbarrierRow, ...]) -> list[tuple[Answer, Answer | None]]:
@@ -114,22 +116,20 @@ def test_a_ring_is_two_rows_that_agree(arch: str) -> None:
     assert (row.number, row.count.answer) == (0, "agrees")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "row"),
-    [({"full": 2}, 0), ({"empty": 129}, 1), ({"empty": 96}, 1), ({"empty": 4}, 1)],
-)
-def test_a_count_that_nothing_makes_differs(wrong: dict[str, int], row: int) -> None:
-    assert [one.arrivals.answer for one in rows_of_ring(**wrong)] == [
-        "differs" if number == row else "agrees" for number in (0, 1)
-    ]
-
-
-@pytest.mark.parametrize("size", [1008, 2048])
-def test_bytes_that_nothing_copies_differ(size: int) -> None:
-    full, _ = rows_of_ring(size=size)
-    assert full.bytes is not None
-    assert full.bytes.answer == "differs"
-    assert str(size) in full.bytes.why
+def test_numbers_of_a_ring_that_nothing_makes_differ() -> None:
+    counts = [({"full": 2}, 0), ({"empty": 129}, 1), ({"empty": 96}, 1), ({"empty": 4}, 1)]
+    sizes = [1008, 2048]
+    bodies = [ring_body(**wrong) for wrong, _ in counts]
+    ones = each(*bodies, *(ring_body(size=size) for size in sizes))
+    for (_, row), one in zip(counts, ones[: len(counts)], strict=True):
+        assert [found.arrivals.answer for found in one.mbarriers] == [
+            "differs" if number == row else "agrees" for number in (0, 1)
+        ]
+    for size, one in zip(sizes, ones[len(counts) :], strict=True):
+        full, _ = one.mbarriers
+        assert full.bytes is not None
+        assert full.bytes.answer == "differs"
+        assert str(size) in full.bytes.why
 
 
 def test_what_depends_on_the_launch_is_not_known() -> None:
@@ -144,7 +144,7 @@ def test_arrivals_count_as_often_as_they_say() -> None:
     body = (
         "BARRIERS; if (t == 0) INIT(0, {}); __syncthreads(); if (t < 2) ARRIVE_N(0, 3); WAIT(0, 0);"
     )
-    right, wrong = (found(body.format(n)).mbarriers[0] for n in (6, 7))
+    right, wrong = (one.mbarriers[0] for one in each(body.format(6), body.format(7)))
     (site,) = of_kind(right.sites, "arrive n")
     assert (site.amount, site.total(right.places[0])) == (3, 6)
     assert (right.arrivals.answer, wrong.arrivals.answer) == ("agrees", "differs")
@@ -173,20 +173,20 @@ def test_each_warp_has_a_barrier_of_its_own() -> None:
         "BARRIERS; if (t == 0) for (int i = 0; i < 4; ++i) INIT(i, {}); __syncthreads();"
         " if (t < 128) ARRIVE(t / 32); WAIT(0, 0);"
     )
-    right, wrong = (found(body.format(n)).mbarriers for n in (32, 128))
+    right, wrong = (one.mbarriers for one in each(body.format(32), body.format(128)))
     assert {row.arrivals.answer for row in right} == {"agrees"}
     assert {row.arrivals.answer for row in wrong} == {"differs"}
 
 
 def test_named_barriers() -> None:
     body = "if (threadIdx.x < 64) BAR(1, 96); else if (threadIdx.x < 96) BAR_ARRIVE(1, {});"
-    right, wrong = (found(body.format(n)).named_barriers[0] for n in (96, 128))
+    bodies = body.format(96), body.format(128), "if (threadIdx.x < 64) BAR(1, 96);"
+    right, wrong, few = (one.named_barriers[0] for one in each(*bodies))
     assert {(site.kind, site.amount, site.warps()) for site in right.sites} == {
         ("bar.sync", 96, (0, 1)),
         ("bar.arrive", 96, (2,)),
     }
     assert (right.count.answer, wrong.count.answer) == ("agrees", "differs")
-    few = found("if (threadIdx.x < 64) BAR(1, 96);").named_barriers[0]
     assert (few.count.answer, few.count.why) == (
         "differs",
         "it is of 96 threads, and 64 come to it",
@@ -199,7 +199,7 @@ def test_registers_that_are_asked_for() -> None:
         ' BAR(1, 128); }} else {{ asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");'
         " BAR(2, 256); }}"
     )
-    right, wrong = (found(body.format(few), 384) for few in (24, 40))
+    right, wrong = each(body.format(24), body.format(40), threads=384)
     assert right.info.registers == wrong.info.registers == 168
     assert {(s.registers, s.warps) for s in right.register_sites} == {
         (24, (0, 1, 2, 3)),
@@ -241,19 +241,16 @@ def test_registers_are_of_partitions() -> None:
     assert (pool.answer, "partition 0" in pool.why) == ("differs", True)
 
 
-@pytest.mark.parametrize(
-    ("guard", "answer"),
-    [
-        ("t % 32 == 0", "agrees"),
-        ("n", "differs"),  # all 160 threads, or none
-        ("g[t] == 1", "not known"),
-        ("t < n", "not known"),
-    ],
-)
-def test_a_guard_is_known_or_not(guard: str, answer: Answer) -> None:
-    body = f"BARRIERS; if (t == 0) INIT(0, 5); __syncthreads(); if ({guard}) ARRIVE(0); WAIT(0, 0);"
-    (row,) = found(body).mbarriers
-    assert row.arrivals.answer == answer, row.arrivals.why
+def test_a_guard_is_known_or_not() -> None:
+    guards: dict[str, Answer] = {
+        "t % 32 == 0": "agrees",
+        "n": "differs",  # all 160 threads, or none
+        "g[t] == 1": "not known",
+        "t < n": "not known",
+    }
+    body = "BARRIERS; if (t == 0) INIT(0, 5); __syncthreads(); if ({}) ARRIVE(0); WAIT(0, 0);"
+    ones = each(*(body.format(guard) for guard in guards))
+    assert [one.mbarriers[0].arrivals.answer for one in ones] == [*guards.values()]
 
 
 def test_a_role_that_is_chosen_by_a_switch_is_known() -> None:

@@ -361,8 +361,8 @@ class _Sites:
         if kind in ("arrive", "tcgen05.commit", "cp.async.mbarrier.arrive.noinc"):
             return 1
         if kind == "wait":
-            word = self._only(last, one.pc, threads)
-            return None if word is None else word >> 31
+            word = None if self._values is None else self._values.value(last, one.pc)
+            return word >> 31 if isinstance(word, int) and word >= 0 else None
         if kind == "init":
             word = self._only(last, one.pc, threads)
             return None if word is None else -(word >> 1) & _COUNT_BITS

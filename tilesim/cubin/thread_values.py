@@ -85,6 +85,8 @@ class ThreadValues:
         #: of each branch that is not decided in all threads, its predicate
         self._open: dict[int, Values] = {}
         self._parted: set[int] = set()
+        #: of each block, what its instructions leave in registers, in their order
+        self._written: dict[int, dict[str, list[tuple[int, Values]]]] = {}
         self._needed = _needed(function, questions)
         self.complete = self._solved(until)
 
@@ -106,12 +108,26 @@ class ThreadValues:
         start = self._block_of[pc]
         if start not in self._coming:
             return None
-        state = dict(self._at[start])
-        for one in self._blocks[start]:
-            if one.pc == pc:
-                break
-            self._execute(one, state, self._coming[start])
+        state = {name: self._before(name, start, pc) for name in reads(term)}
         return self._evaluated(term, ("asked", pc, term), state)
+
+    def _before(self, name: str, start: int, pc: int) -> Values:
+        """What a register is before an instruction of a block."""
+        written_here = self._written.get(start)
+        if written_here is None:
+            written_here = self._written[start] = {}
+            state = dict(self._at[start])
+            for one in self._blocks[start]:
+                self._execute(one, state, self._coming[start])
+                for result in written(one):
+                    each = written_here.setdefault(result, [])
+                    each.append((one.pc, state.get(result)))
+        found = self._at[start].get(name)
+        for place, values in written_here.get(name, ()):
+            if place >= pc:
+                break
+            found = values
+        return found
 
     def read(self, name: str, pc: int) -> Values:
         """What a register or special register is just before the instruction at a place, in the
