@@ -5,10 +5,10 @@ mbarrier expects with what arrives, bytes that are expected with bytes that are 
 a named barrier with the warps that come to it, registers that are asked for with those there are.
 
 Each comparison *agrees*, *differs* or is *not known*. It differs only if no number of executions
-that the code allows makes the numbers agree: each instruction is executed by all threads that can
-come to it, or by none; in a phase once, where a wait stands on each way back to it. What is not
-certain of that is not known: an address, a count, a guard or a branch that may differ between
-threads, arrivals from other CTAs, boxes of tensor maps.
+that the code allows makes the numbers agree: of each warp all threads that can come to an
+instruction execute it, or none; in a phase once, where a wait stands on each way back to it. Warps
+need not work in the same phase. What is not certain is not known: an address, a count, a guard or a
+branch that may differ between threads, arrivals from other CTAs, boxes of tensor maps.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Site:
     at least all those that it can name; None is not known. ``amount``: the parity of a wait, the
     count of an ``init`` or a named barrier, arrivals of each thread, bytes that are expected,
     completed or copied; None is not known. ``threads``: a mask of at least those that execute it,
-    by what they name; ``certain``: all of these do so, or none. ``repeats``: again before any wait.
-    ``remote``: what it names may be in another CTA.
+    by what they name; ``certain``: of each warp all do so, or none. ``repeats``: again before any
+    wait. ``remote``: what it names may be in another CTA.
     """
 
     pc: int
@@ -95,11 +95,9 @@ class Site:
     repeats: bool
     remote: bool
 
-    def total(self, place: int) -> int | None:
-        """What it adds up to, of all threads that name a place; None is not known."""
-        if self.amount is None or not self.certain:
-            return None
-        return self.amount * self.threads[place].bit_count()
+    def lanes(self, place: int) -> Counter[int]:
+        """How many threads of each warp name a place."""
+        return Counter(thread // LANES for thread in numbers_of(self.threads[place]))
 
     def warps(self) -> tuple[int, ...]:
         """The warps that can come to it."""
@@ -265,14 +263,19 @@ class _Sites:
         if self._values is None:
             return 0
         found = self._values.executing(one.pc)
-        operands = [o for m in one.operands for o in re.findall(r"U?R\d+", m)]
-        each = any(isinstance(self._values.value(o, one.pc), tuple) for o in operands)
-        if one.base not in _ONCE_A_WARP or each:
+        if one.base not in _ONCE_A_WARP:
             return found
+        operands = [o for text in one.operands for o in re.findall(r"U?R\d+", text)]
+        each = [self._values.value(o, one.pc) for o in operands]
         first = 0
         for start in range(0, self._values.count, LANES):
             of_warp = found & ((1 << LANES) - 1) << start
-            first |= of_warp & -of_warp
+            lanes = [*numbers_of(of_warp)]
+            several = any(
+                isinstance(values, tuple) and len({values[lane] for lane in lanes}) > 1
+                for values in each
+            )
+            first |= of_warp if several else of_warp & -of_warp
         return first
 
     def _places(
@@ -532,7 +535,7 @@ def _doubt(sites: Iterable[Site], unplaced: Iterable[Site], what: str) -> Compar
     for one in sites:
         if one.kind == "tensor copy":
             return _not_known("the boxes of tensor copies are in tensor maps")
-        if one.amount is None:
+        if one.amount is None and not (what == "arrivals" and one.expects):
             return _not_known(f"the number of {one.kind} at {one.pc:#x} is not known")
         if one.remote:
             return _not_known(f"{what} may come from other CTAs of the cluster, or go there")
@@ -551,36 +554,26 @@ def _arrivals(sites: Sequence[Site], unplaced: Sequence[Site], place: int, known
     if expected is None:
         return _not_known("the count that it is initialised with is not known")
     arriving = [one for one in sites if one.arrives]
-    # bytes that an arrival expects are another number
-    counted = [
-        one if not one.expects else _with_amount(one, 1) for one in arriving
-    ]  # fmt: skip
-    doubt = _doubt(counted, unplaced, "arrivals")
+    doubt = _doubt(arriving, unplaced, "arrivals")
     if doubt is not None:
         return doubt
     waits = [one for one in sites if one.kind == "wait" and one.places == (place,)]
     if not arriving and not any(one.amount == 0 for one in waits):
         return _not_known("nothing arrives on it, and it may be that nothing waits for it")
-    totals = [one.total(place) or 0 for one in counted]
     by_warp: dict[int, list[int]] = {}
-    for one in counted:
-        lanes = Counter(n // LANES for n in numbers_of(one.threads[place]))
-        for warp, many in lanes.items():
-            by_warp.setdefault(warp, []).append(many * (one.amount or 0))
-    each = sum(min(amounts) for amounts in by_warp.values())
-    if expected in (each, sum(totals)) or expected == sum(map(max, by_warp.values())):
-        return Compared("agrees", f"it expects {expected}, and {expected} arrive")
-    if expected in _sums(totals):
-        return _not_known(f"it expects {expected}, and at most {sum(totals)} arrive")
-    most = f"at most {sum(totals)}" if len(totals) > 1 else str(sum(totals))
+    for one in arriving:
+        # bytes that an arrival expects are another number
+        each = 1 if one.expects else one.amount or 0
+        for warp, lanes in one.lanes(place).items():
+            by_warp.setdefault(warp, []).append(lanes * each)
+    amounts = [amount for of in by_warp.values() for amount in of]
+    for way in (min, max, sum):  # alternatives, or one after the other
+        if expected == sum(map(way, by_warp.values())):
+            return Compared("agrees", f"it expects {expected}, and {expected} arrive")
+    most = f"at most {sum(amounts)}" if len(arriving) > 1 else str(sum(amounts))
+    if expected in _sums(amounts):
+        return _not_known(f"it expects {expected}, and {most} arrive, or fewer")
     return Compared("differs", f"it expects {expected}, and {most} arrive")
-
-
-def _with_amount(one: Site, amount: int) -> Site:
-    return Site(
-        one.pc, one.instruction, one.kind, one.places, amount, one.arrives, one.expects,
-        one.completes, one.threads, one.certain, one.repeats, one.remote,
-    )  # fmt: skip
 
 
 def _sums(of: Iterable[int]) -> Collection[int]:
@@ -606,14 +599,19 @@ def _bytes(
     doubt = _doubt((*expecting, *completing), unplaced, "bytes")
     if doubt is not None:
         return doubt
-    wanted = [n for one in expecting if (n := one.total(place))]
-    given = [n for one in completing if (n := one.total(place))]
+    wanted, given = _amounts(expecting, place), _amounts(completing, place)
     if sum(wanted) == sum(given) or (len({*wanted}) == 1 and sum(given) == wanted[0]):
         return Compared("agrees", f"it expects {sum(given)} bytes, and these are copied")
     text = f"it expects {_either(wanted)} bytes, and {sum(given)} are copied"
     if {*_sums(wanted)} & {*_sums(given)}:
         return _not_known(f"{text}, or a part")
     return Compared("differs", text)
+
+
+def _amounts(sites: Iterable[Site], place: int) -> list[int]:
+    """What each warp adds up to at each of some instructions."""
+    found = [lanes * (one.amount or 0) for one in sites for lanes in one.lanes(place).values()]
+    return [amount for amount in found if amount]
 
 
 def _either(values: Sequence[int]) -> str:
@@ -637,18 +635,16 @@ def _count(number: int, sites: Sequence[Site], others: int, known: bool) -> Comp
     for one in sites:
         if one.amount is None:
             return _not_known(f"how many threads {one.kind} at {one.pc:#x} names is not known")
-        if not one.certain:
-            return _not_known(f"the threads that execute {one.kind} at {one.pc:#x} are not known")
-        own = {n // LANES for n in numbers_of(one.threads[number])}
-        warps.setdefault(one.amount, set()).update(own)
+        warps.setdefault(one.amount, set()).update(one.lanes(number))
     for counted, coming in warps.items():
         if LANES * len(coming) < counted:
             return Compared(
                 "differs", f"it is of {counted} threads, and {LANES * len(coming)} come to it"
             )
     if any(LANES * len(coming) > counted for counted, coming in warps.items()):
-        (counted, *_) = warps
-        return _not_known(f"it is of {counted} threads, and more can come to it")
+        return _not_known(f"it is of {_either([*warps])} threads, and more can come to it")
+    if not all(one.certain for one in sites):
+        return _not_known("a branch that is not known decides which threads come to it")
     listed = _either([*warps])
     return Compared("agrees", f"it is of {listed} threads, and these come to it")
 

@@ -2,9 +2,10 @@
 
 Constants are propagated forwards for all threads at once, along the branches that a thread may
 take: what depends on ``SR_TID``, numbers and tables alone is known, roles of warps among it. All
-else has a name instead: a number below 0, the same in threads in which the same instruction made it
-of the same. None may be anything in each thread. Of ``ELECT`` the first thread of those of the warp
-that come to it is taken; which one, PTX leaves open. Each wait is taken to be over in the end.
+else has a name instead: a number below 0, the same in threads of a warp in which an instruction
+made it of the same; between warps it means nothing. None may be anything in each thread. Of
+``ELECT`` the first thread of those of the warp that come to it is taken; which one, PTX leaves
+open. Each wait is taken to be over in the end.
 """
 
 from __future__ import annotations
@@ -138,10 +139,8 @@ class ThreadValues:
         return tuple(found[thread] for thread in numbers_of(self._coming[self._block_of[pc]]))
 
     def in_step(self, pc: int, threads: int) -> bool:
-        """Whether all of some threads execute the instruction at a place, or none of them, each
-        time, as far as branches say that are not decided."""
-        if not threads & threads - 1:
-            return True
+        """Whether of each warp all of some threads execute the instruction at a place, or none of
+        them, each time, as far as branches say that are not decided."""
         guard = self.function.code[pc].guard
         if guard and not self._same(self.value(guard, pc), threads):
             return False
@@ -152,11 +151,16 @@ class ThreadValues:
         )
 
     def _same(self, values: Values, threads: int) -> bool:
-        """Whether a predicate is known in all of some threads, or is the same there."""
+        """Whether of each warp a predicate is known in all of some threads, or is the same."""
         if not isinstance(values, tuple):
-            return values is not None
-        found = {values[thread] for thread in numbers_of(threads)}
-        return None not in found and (len(found) == 1 or min(v or 0 for v in found) >= 0)
+            values = (values,) * self.count
+        for start in range(0, self.count, LANES):
+            of_warp = threads & ((1 << LANES) - 1) << start
+            found = {values[thread] for thread in numbers_of(of_warp)}
+            known = None not in found and (len(found) < 2 or min(v or 0 for v in found) >= 0)
+            if not known and of_warp & of_warp - 1:
+                return False
+        return True
 
     # ------------------------------------------------------------------ blocks
 
@@ -295,12 +299,15 @@ class ThreadValues:
             ))
             for thread in range(self.count)
         ]  # fmt: skip
-        several = {of for of in found if len(of) > 1}
-        # what meets may be the same in all threads only if it can be the same things
-        met = None
-        if len(several) == 1 and start not in self._parted and None not in several.pop():
-            met = self._named((start, name))
-        return self._packed([of[0] if len(of) == 1 else met for of in found], coming)
+        result: list[Value] = []
+        for begin in range(0, self.count, LANES):
+            of_warp = found[begin : begin + LANES]
+            several = {of for of in of_warp if len(of) > 1}
+            # what meets may be the same in all threads only if it can be the same things
+            same = len(several) == 1 and start not in self._parted and None not in several.pop()
+            met = self._named((start, name)) if same else None
+            result += (of[0] if len(of) == 1 else met for of in of_warp)
+        return self._packed(result, coming)
 
     def _branch(self, start: int, state: State, coming: int) -> Iterator[int]:
         """Goes on behind a block: the blocks that have to be looked at again."""
