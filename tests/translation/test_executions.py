@@ -47,7 +47,7 @@ def differences(body: str, sass: str) -> list[tuple[str, str, str]]:
     )  # fmt: skip
     return [
         (names[one.line], one.kind, one.sentence.partition(", ")[2].partition(" (thread")[0])
-        for one in compare(translation)
+        for one in compare(translation).differences.values()
     ]
 
 

@@ -65,7 +65,7 @@ MACHINE_VALUES = "machine-values"
 ASSUMPTIONS: Mapping[str, str] = {
     "program-order": "synchronising instructions of a warp act in program order",
     MACHINE_CODE: "the machine code that ptxas makes of the PTX synchronises as the PTX does",
-    MACHINE_VALUES: "the machine code has the conditions, addresses and numbers of the PTX",
+    MACHINE_VALUES: "for all inputs conditions, addresses and numbers are those of the PTX",
     "registers": "how many registers a thread has at launch, which is not declared",
     "zero-state": "what memory holds at the start that the kernel changes and branches on: zeros",
     "in-bounds": "addresses that are taken from tensors which were not given are in bounds",

@@ -89,7 +89,8 @@ def _outcomes(validation: Validation) -> str:
     total = len(validation.instructions)
     found = validation.outcomes
     each = ", ".join(f"{found[one]} {one}" for one in get_args(Outcome) if one in found)
-    return f"{count(total, 'synchronising instruction')}{f' ({each})' if each else ''}"
+    executed = f", {validation.executed} of them executed in both" if validation.executed else ""
+    return f"{count(total, 'synchronising instruction')}{f' ({each})' if each else ''}{executed}"
 
 
 def _relations(validation: Validation) -> str:
@@ -138,8 +139,8 @@ def combined(report: Report, code: MachineCode, place: Place) -> Report:
 
 
 def _leanings(report: Report, code: MachineCode) -> Iterator[Leaning]:
-    """What a proof still leans on when its machine code is validated: guards, addresses and most
-    numbers are not compared."""
+    """What a proof still leans on when its machine code is validated: values are compared for the
+    threads and inputs that were executed only."""
     for one in report.leanings:
         if one.name != MACHINE_CODE:
             yield one

@@ -89,7 +89,8 @@ class _Execution:
 
 
 class Executions:
-    """The comparison of a translation; `differences` are by instruction of the PTX.
+    """The comparison of a translation; `differences` are by instruction of the PTX, ``compared``
+    the instructions that were executed in both texts, but for accesses.
 
     ``shared``: where the variables lie in shared memory, which the cubin does not say.
     """
@@ -122,6 +123,7 @@ class Executions:
         self._came_to: set[int] = set()
         self._steps = 0
         self.differences: dict[Instruction, Difference] = {}
+        self.compared: set[Instruction] = set()
         for inputs in self._inputs():
             self._compare(inputs, self._of_ptx(inputs), self._of_sass(inputs))
 
@@ -215,11 +217,15 @@ class Executions:
     # ------------------------------------------------------------------ comparison
 
     def _compare(self, inputs: Inputs, ptx: _Execution, sass: _Execution) -> None:
-        if _WAIT not in {*ptx.doubted, *sass.doubted}:
-            self._compare_waits(inputs, ptx, sass)
+        doubted = {*ptx.doubted, *sass.doubted}
+        executed = {one for event in ptx.events for one in event.of}
+        executed &= {one for event in sass.events for one in event.of}
+        self.compared |= {one for one in executed if one[1] not in doubted | _ACCESSES}
         kinds = dict.fromkeys(one.kind for one in (*ptx.events, *sass.events))
+        if _WAIT not in doubted:
+            self._compare_waits(inputs, ptx, sass)
         for kind in kinds:
-            if kind == _WAIT or kind in ptx.doubted or kind in sass.doubted:
+            if kind == _WAIT or kind in doubted:
                 continue
             of_ptx, of_sass = ptx.of(kind), sass.of(kind)
             if kind in _SHARED:
@@ -422,8 +428,8 @@ def _sums(events: Sequence[_Event]) -> Mapping[tuple[int | None, str], int | Non
     return found
 
 
-def compare(translation: Translation) -> Iterator[Difference]:
-    """The differences that executions of both texts show.
+def compare(translation: Translation) -> Executions:
+    """What executions of both texts show.
 
     Where variables lie in shared memory is not written down: an order in which all agrees is right.
     """
@@ -434,8 +440,8 @@ def compare(translation: Translation) -> Iterator[Difference]:
             best = found
         if not found.differences:
             break
-    if best is not None:
-        yield from best.differences.values()
+    assert best is not None  # there is always an order
+    return best
 
 
 def layouts(kernel: Kernel) -> Iterator[Mapping[str, int]]:

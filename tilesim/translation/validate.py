@@ -52,6 +52,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
     translation = comparison.translation
     numbers = [*immediates.compare(translation, comparison.merged)]
     known = {(one.line, one.kind) for one in numbers}
+    executed = executions.compare(translation)
     return Validation(
         function.name,
         image.arch,
@@ -66,13 +67,14 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
             *parts.compare(translation),
             *retries.compare(translation),
             *scoreboards.compare(comparison, controls(image, function)),
-            *(o for o in executions.compare(translation) if (o.line, o.kind) not in known),
+            *(o for o in executed.differences.values() if (o.line, o.kind) not in known),
         ),
         (
             *comparison.undecided(),
             *(one for one in numbers if isinstance(one, Undecided)),
             *_wrong_forms(translation),
         ),
+        len(executed.compared),
     )
 
 

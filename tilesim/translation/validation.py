@@ -101,7 +101,8 @@ class Validation:
     """The comparison of one kernel; ``kernel`` is its symbol.
 
     ``ptxas`` is the version that the cubin names (``13.0.88``), None if it names none. ``arch`` is
-    that of the cubin. ``instructions`` are the synchronising ones of the PTX, in its order.
+    that of the cubin. ``instructions`` are the synchronising ones of the PTX, in its order;
+    ``executed`` says how many of them threads of both texts came to, whose values were compared.
     """
 
     kernel: str
@@ -112,6 +113,7 @@ class Validation:
     relations: Mapping[RelationKind, Relations]
     differences: tuple[Difference, ...]
     undecided: tuple[Undecided, ...]
+    executed: int = 0
 
     @property
     def findings(self) -> tuple[Difference, ...]:
