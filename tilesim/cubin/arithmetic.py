@@ -528,8 +528,12 @@ def _logic(modifiers: Modifiers, operands: tuple[str, ...], register: str) -> Te
     result = Term("lut", tuple(found[:3]), found[3].number)
     if _register_of(written) == register:
         return result
-    if written[0] == register and predicates in (["!PT"], ["!UPT"]) and "PAND" not in modifiers:
-        return Term("nonzero", (result,))
+    also = _sources(predicates)
+    if written[0] == register and also is not None and len(also) == 1 and "PAND" not in modifiers:
+        nonzero = Term("nonzero", (result,))
+        if predicates in (["!PT"], ["!UPT"]):
+            return nonzero
+        return Term("lut", (nonzero, also[0], constant(0)), 0xFC)  # or
     return None
 
 

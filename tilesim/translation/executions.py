@@ -15,7 +15,7 @@ from tilesim.ptx.inline import Kernel
 from tilesim.records import dataclass
 from tilesim.translation import classes, effects
 from tilesim.translation.effects import ARRIVALS, BYTES, MBARRIER, Quantities
-from tilesim.translation.inputs import End, Inputs, block_of, drawn, parameters_of
+from tilesim.translation.inputs import SMALLER, End, Inputs, block_of, drawn, parameters_of
 from tilesim.translation.pairing import Event as Instruction
 from tilesim.translation.pairs import Pair, Translation
 from tilesim.translation.ptx_thread import PtxThread
@@ -148,11 +148,14 @@ class Executions:
         warps = min(32, -(-self._threads // 32))
         lanes = [32 * n for n in range(warps)]
         lanes += [n for n in (1, 37, 95, self._threads - 1) if n < self._threads]
-        for seed in range(_SEEDS):
+        seeds = [*range(_SEEDS)]
+        if self._is_long(self._thread(0, 0)):
+            seeds = [*range(SMALLER, _SEEDS), *range(SMALLER)]
+        for seed in seeds:
             for n, linear in enumerate(lanes):
-                if self._steps > _MOST_OF_ALL or (seed > 1 and self._all_reached()):
+                if self._steps > _MOST_OF_ALL or (seed not in seeds[:2] and self._all_reached()):
                     return
-                if seed and len(lanes) > _FEW and (n + seed) % 3:
+                if seed != seeds[0] and len(lanes) > _FEW and (n + seed) % 3:
                     continue
                 yield self._thread(linear, seed)
 
@@ -168,6 +171,11 @@ class Executions:
             self._parameters, seed, (linear % x, linear // x % y, linear // (x * y)),
             self._block, (ctaid[0], ctaid[1], ctaid[2]), (grid[0], grid[1], grid[2]), cluster, rank,
         )  # fmt: skip
+
+    def _is_long(self, inputs: Inputs) -> bool:
+        """Whether a thread does not come to its end within the steps that it has."""
+        thread = PtxThread(self._translation.ptx, inputs, self._shared)
+        return sum(1 for _ in thread.run(_MOST_STEPS)) > _MOST_STEPS * 9 // 10
 
     def _all_reached(self) -> bool:
         return all(pc in self._came_to for pc in self._copies)
