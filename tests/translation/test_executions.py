@@ -145,6 +145,15 @@ def test_rounds_parities_and_retries_of_a_loop(was: str, now: str, seen: set[str
     assert bool(found) == bool(seen)
 
 
+@pytest.mark.parametrize(("again", "seen"), [("[UR4], R0", False), ("[UR4+0x8], R0", True)])
+def test_the_second_look_of_a_wait_is_at_the_same_mbarrier(again: str, *, seen: bool) -> None:
+    was = "wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0\n"
+    look = f"wait @!P0 NANOSLEEP.SYNCS 0x64\nwait @!P0 SYNCS.PHASECHK.TRANS64 P0, {again}\n"
+    assert LOOP_OF_SASS.count(was) == 1
+    found = differences(LOOP, LOOP_OF_SASS.replace(was, was + look))
+    assert {name for name, *_ in found} == ({"wait"} if seen else set())
+
+
 def test_a_wait_that_is_peeled_and_a_loop_that_is_unrolled_are_the_same() -> None:
     once = """
     wait SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], {parity}

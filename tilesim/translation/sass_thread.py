@@ -71,6 +71,8 @@ class SassThread:
         self._known = _State(self)
         self._memory = Contents(inputs)
         self.waits = Waits(inputs)
+        #: mbarrier and parity of the last try
+        self._tried: tuple[int | None, int | None] = None, None
         self._calls: list[int] = []
         self._meetings: dict[str, int] = {}
         self.end = End.UNKNOWN
@@ -290,13 +292,16 @@ class SassThread:
         return found
 
     def _wait(self, one: Instruction) -> int | None:
-        """Whether a wait is over. One without ``TRYWAIT`` behind a pause goes on with a try."""
-        before = self.function.code.get(one.pc - WIDTH)
-        if "TRYWAIT" not in one.modifiers and before is not None and before.base == "NANOSLEEP":
-            return self._known[one.operands[0]]
+        """Whether a wait is over. One without ``TRYWAIT`` behind a pause goes on with a try of the
+        same."""
         mbarrier, register = self.address(one.operands[1]), self.value(one.operands[2])
         parity = None if register is None else register >> 31
         place = None if mbarrier is None else mbarrier & OFFSET
+        before = self.function.code.get(one.pc - WIDTH)
+        paused = before is not None and before.base == "NANOSLEEP"
+        if "TRYWAIT" not in one.modifiers and paused and self._tried == (place, parity):
+            return self._known[one.operands[0]]
+        self._tried = place, parity
         return int(self.waits.over(place, parity, one.pc))
 
     # ------------------------------------------------------------------ memory
