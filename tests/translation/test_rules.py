@@ -402,6 +402,40 @@ def test_a_stricter_wait_stands_for_one_that_is_missing() -> None:
     assert outcomes(weak) == {"wgmma.wait": "lost"}
 
 
+BULK = """
+cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 64; //copy
+cp.async.bulk.commit_group; //commit
+fence.proxy.async.shared::cta; //fence
+cp.async.bulk.wait_group{} 0; //wait
+st.{}.u32 [{}], %r3; //store
+"""
+BULK_SASS = {
+    "copy": "copy UBLKCP.G.S [UR4], [UR6], UR8", "commit": "commit UTMACMDFLUSH",
+    "fence": "fence FENCE.VIEW.ASYNC.S", "wait": "wait DEPBAR.LE SB0, 0x0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("read", "store", "rows", "loses"),
+    [
+        (".read", "global", "copy commit fence store wait", False),
+        ("", "global", "copy commit fence store wait", True),
+        (".read", "shared", "copy commit fence store wait", True),
+        (".read", "global", "copy fence commit wait store", False),
+        (".read", "global", "copy fence wait commit store", True),
+        (".read", "global", "commit copy fence wait store", True),
+    ],
+)
+def test_what_a_commit_and_a_wait_for_sources_do_not_order(
+    read: str, store: str, rows: str, loses: bool
+) -> None:
+    body = BULK.format(read, store, "%d1" if store == "global" else "%r1")
+    last = "store STG.E [R4], R3" if store == "global" else "store STS [R1], R3"
+    known = {**BULK_SASS, "store": last}
+    found = compared(body, "\n".join([*(known[row] for row in rows.split()), "EXIT"]))
+    assert bool(lost(found)) is loses
+
+
 CLUSTER = """
 barrier.cluster.arrive.relaxed.aligned; //arrive
 barrier.cluster.wait.acquire.aligned; //wait

@@ -82,6 +82,15 @@ def judge(
         return Judgement(
             "explained", "two fences", "one is for registers, the other for shared memory"
         )
+    if "bulk.commit" in kinds and kinds & _OF_NO_BULK_GROUP:
+        return Judgement(
+            "explained", "bulk group", "a commit is of earlier bulk copies, which the other is not"
+        )
+    reads = [pair.step.qualifiers for pair in subject.pairs[relation.first]]
+    if "bulk.wait" in kinds and kinds & _OF_GLOBAL and all("read" in one for one in reads):
+        return Judgement(
+            "explained", "read sources", "the wait is for shared memory that bulk copies read"
+        )
     statement = relation.statement
     if statement == "never behind":
         return Judgement("lost", "every path", "ptxas has moved it there")
@@ -345,6 +354,10 @@ def unrolled_loop(
 
 #: kinds that work on one mbarrier and synchronise nothing else, and kinds that work on none
 _OF_MBARRIER = frozenset({"mbarrier.init", "mbarrier.inval"})
+#: what a group of bulk copies is not made of, and no wait for one
+_OF_NO_BULK_GROUP = frozenset({"cp.async", "cp.async.commit", "cp.async.wait", "fence.proxy.async"})
+#: accesses to global memory alone
+_OF_GLOBAL = frozenset({"ld.global", "st.global"})
 _OF_TENSOR_MEMORY = frozenset({"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "wgmma"})
 
 
