@@ -1,5 +1,5 @@
 """Machine code with one mistake that ptxas could make: an instruction of a cubin is deleted, moved,
-guarded otherwise, or has another number.
+guarded otherwise, has another number or another modifier, or does not wait for a scoreboard.
 
 The bits of the cubin are changed, and its line table where instructions change places, so that all
 of validation is tried. What was meant is compared with what nvdisasm prints: a mutant differs in
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.translation.rewritten import relocated, reordered, with_words, word
+from tilesim.cubin.control import controls
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.errors import CubinError
 from tilesim.cubin.image import Image, Symbol
@@ -60,6 +61,12 @@ _NUMBERS: Mapping[str, tuple[tuple[int, int], ...]] = {
 }  # fmt: skip
 _HEX = re.compile(r"-?0x[0-9a-f]+")
 _REGISTER = re.compile(r"\bU?R\d+\b")
+
+
+#: bits of modifiers, and where the scoreboards stand that are waited for
+_MODIFIERS, _WAITS_AT = range(72, 105), 116
+#: what raises a scoreboard that stands for a wait of the PTX
+_RAISES = re.compile(r"LDTM|FENCE\.VIEW\.ASYNC")
 
 
 class Mutant(NamedTuple):
@@ -185,9 +192,41 @@ def _sources(function: Function, one: Instruction) -> Iterator[Instruction]:
                 yield other
 
 
+def _modified(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
+    """Synchronisation with another modifier: one bit of the instruction, behind its operands."""
+    for one in _shuffled(function, rng, lambda one: bool(_SYNCHRONISES.match(one.opcode))):
+        bits = word(image, symbol, one.pc)
+        for at in rng.sample(_MODIFIERS, len(_MODIFIERS)):
+            made = with_words(image, symbol, {one.pc: bits ^ 1 << at})
+            yield Mutant("modifier", one.pc, f"{one}: bit {at} is another one", made)
+
+
+def _unwaited(
+    image: Image, symbol: Symbol, function: Function, rng: random.Random
+) -> Iterator[Mutant]:
+    """What waits first for a load of tensor memory, or for a fence, and does not. The fence that
+    ptxas puts before an initialisation stands for nothing in the PTX."""
+    bits = controls(image, symbol)
+    for one in _shuffled(function, rng, lambda one: bool(_RAISES.match(one.opcode))):
+        raised = bits[one.pc].write
+        pc = one.pc
+        while raised is not None and len(function.successors[pc]) == 1:
+            (pc,) = function.successors[pc]
+            if bits[pc].waits >> raised & 1:
+                if "EXCH" in function.code[pc].modifiers:
+                    break
+                without = word(image, symbol, pc) & ~(1 << _WAITS_AT + raised)
+                what = f"{function.code[pc]} does not wait for {one} at {one.pc:#x}"
+                yield Mutant("scoreboard", pc, what, with_words(image, symbol, {pc: without}))
+                break
+
+
 #: by kind, what draws mutants of it in some order
 KINDS: Mapping[str, Draw] = {
     "deleted": _deleted, "moved": _moved, "guard": _guarded, "number": _numbered,
+    "modifier": _modified, "scoreboard": _unwaited,
 }  # fmt: skip
 
 
@@ -234,12 +273,17 @@ def _as_meant(mutant: Mutant, symbol: Symbol, original: Function) -> bool:
         return False
     if mutant.kind == "moved":
         return sorted(map(str, changed.code.values())) == sorted(map(str, original.code.values()))
+    if mutant.kind == "scoreboard":
+        return all(str(changed.code.get(pc)) == str(one) for pc, one in original.code.items())
     differ = [pc for pc, one in original.code.items() if str(changed.code.get(pc)) != str(one)]
-    if differ != [mutant.pc]:
+    if differ != [mutant.pc] or mutant.pc not in changed.code:
         return False
     old, new = original.code[mutant.pc], changed.code[mutant.pc]
     if mutant.kind == "deleted":
         return str(new) == "NOP"
+    if mutant.kind == "modifier":
+        same = (old.base, old.operands, old.guard) == (new.base, new.operands, new.guard)
+        return same and "INVALID" not in new.opcode
     same = (old.opcode, old.operands) == (new.opcode, new.operands)
     if mutant.kind == "guard":
         return same and new.guard in ("", _negated(old.guard))

@@ -139,4 +139,5 @@ def test_an_acquire_of_the_gpu_invalidates_before_a_barrier() -> None:
     assert compared(body, drop + bar + "EXIT").instructions[0].outcome == "kept"
     assert compared(body, bar + "EXIT").instructions[0].outcome == "lost"
     assert missing(load, f"{loaded}load CCTL.IVALL\n{bar}") == []
+    assert missing(load, f"{loaded}load CCTL.IVALLP\n{bar}") == ["CCTL.IVALL of the acquire"]
     assert missing(load, f"{loaded}{bar}load CCTL.IVALL") == ["CCTL.IVALL of the acquire"]

@@ -9,9 +9,8 @@ import pytest
 
 from tests.cubin.compiled import kernels
 from tests.gpu import needs
-from tests.translation.rewritten import with_words, word
-from tilesim.cubin.control import Control, controls, is_waited_for
-from tilesim.cubin.disassembly import disassemble
+from tests.translation.sass_mutants import drawn
+from tilesim.cubin.control import Control
 from tilesim.cubin.image import Image
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
@@ -134,16 +133,9 @@ def test_a_commit_raises_the_scoreboard_that_its_wait_names(
 def test_a_wait_that_is_taken_out_of_a_cubin_is_seen() -> None:
     image = Image(compile_cubin(emit(matmul_v1.matmul.build())).cubin, "matmul")
     (symbol,) = kernels(image)
-    (function,) = disassemble(image, (symbol,))
-    bits = controls(image, symbol)
     assert not validate(image, symbol, image.ptx or "").findings
-    loads = [pc for pc, one in function.code.items() if one.base == "LDTM"]
-    pc = random.Random(1).choice(loads)
-    raised = bits[pc].write
-    assert raised is not None
-    waits = next(
-        at for at, one in function.code.items() if at > pc and is_waited_for(raised, one, bits[at])
-    )
-    without = word(image, symbol, waits) & ~(1 << 116 + raised)
-    found = validate(with_words(image, symbol, {waits: without}), symbol, image.ptx or "").findings
-    assert {one.kind for one in found} == {"scoreboard"}
+    for number in range(3):
+        mutant = drawn(image, symbol, "scoreboard", random.Random(number))
+        assert mutant is not None
+        found = validate(mutant.image, symbol, image.ptx or "").findings
+        assert {one.kind for one in found} == {"scoreboard"}, mutant.what

@@ -47,7 +47,6 @@ _HANDED_ON = re.compile(rf"{_WRITES.pattern}|{_OBSERVES}")
 _FENCE_FAR = re.compile(r"MEMBAR\.\w+\.(?:GPU|SYS)")
 _FENCE_SYSTEM = re.compile(r"MEMBAR\.\w+\.SYS")
 _FENCE = re.compile(r"MEMBAR\.")
-_INVALIDATES = "CCTL.IVALL"
 _SECTION = "PTX 9.7.13.5"
 
 
@@ -75,7 +74,7 @@ _RELEASE = _Part(True, _FENCE_FAR, _HANDED_ON, "MEMBAR of the release")
 _RELEASE_SYSTEM = _Part(True, _FENCE_SYSTEM, _HANDED_ON, "MEMBAR of the release to the system")
 _VIEW = _Part(True, _FENCE, _HANDED_ON, "MEMBAR of the proxy fence")
 _VIEW_FAR = _Part(True, _FENCE_FAR, _HANDED_ON, "MEMBAR of the proxy fence beyond the CTA")
-_ACQUIRE = _Part(False, re.compile(re.escape(_INVALIDATES)), _LOADS, "CCTL.IVALL of the acquire")
+_ACQUIRE = _Part(False, re.compile(r"CCTL\.IVALL$"), _LOADS, "CCTL.IVALL of the acquire")
 _OTHER_HALF = (
     _other_half(
         False, "(?:LDTM|STTM).16dp32bit_t16_t31", "LDTM|STTM|FENCE|SYNCS|BAR", r"\S*_t0_t15"
