@@ -93,7 +93,7 @@ def test_covers_names_the_largest_number_that_was_tried() -> None:
     assert check(mailbox(8, 2, guarded=True)).covers.endswith(
         "whatever number of clusters launch control hands to each"
     )
-    assert "(tried up to 10)" in check(mailbox(20, 2, guarded=True)).covers
+    assert "(tried up to 10, 19)" in check(mailbox(20, 2, guarded=True)).covers
 
 
 def counted(tiles: int, *, stuck: int) -> Program:

@@ -262,7 +262,7 @@ def test_two_tiles_that_meet_if_different_ctas_draw_them() -> None:
 
 
 def test_covers_names_how_many_tiles_one_cta_was_given() -> None:
-    assert "up to 10 for one cluster" in check(scheduler.build(tiles=16, ctas=2)).covers
+    assert "up to 10, 15, 16 for one cluster" in check(scheduler.build(tiles=16, ctas=2)).covers
 
 
 def steered(*, bound: int) -> Program:

@@ -11,7 +11,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import comb, lcm
@@ -49,8 +49,6 @@ _TILES = 800
 _MOST_PARTITIONS = 64
 #: kinds of clusters of which any two are looked at that take over tiles
 _KINDS = 3
-#: what each loop that works on tiles does
-_WAITING = (fx.Waits, fx.Cancels)
 #: tiles of which one agent is given all in one run, whatever rings there are: no analysis says
 #: when what grows with each tile leaves an array
 _IN_A_ROW = 64
@@ -125,11 +123,10 @@ class LaunchPlans:
     @cached_property
     def _turns(self) -> tuple[int, ...]:
         """Numbers above ``most`` of clusters that one agent is given, too: those with which what
-        it carries from tile to tile is compared, and those beside them, as far as runs may cost;
-        last, so many that each of these turns comes in one run with others behind it."""
+        it carries from tile to tile is compared, and behind them, as far as runs may cost; last,
+        so many that each of these turns comes in one run with others behind it."""
         every = self._total - 1
-        near = {n + i for n in compared(self._simulation.code.graph) for i in (-1, 0, 1)}
-        told = sorted(n for n in near if self.most < n <= every)
+        told = near(compared(self._simulation.code.graph), self.most, every)
         fits = [n for n in told if sum(told[: told.index(n) + 1]) * len(self._alone) <= _TILES]
         last = min(every, max([_IN_A_ROW, *(n + 2 for n in fits)]))
         return tuple(sorted({*fits, last} if last > self.most else {*fits}))
@@ -152,8 +149,7 @@ class LaunchPlans:
         text = "whatever number of clusters launch control hands to each"
         if self.most == self._total - 1:
             return text
-        tried = ", ".join([f"up to {self.most}", *map(str, self._turns)])
-        return f"{text} of those that ask (tried {tried})"
+        return f"{text} of those that ask (tried {up_to(self.most, self._turns)})"
 
     @property
     def leaning(self) -> Leaning:
@@ -373,27 +369,52 @@ def rings(mir: Mir) -> int:
 @cached
 def compared(graph: FlowGraph) -> Mapping[int, Loc]:
     """Fixed numbers with which what loops carry from tile to tile is compared, or modulo which it
-    counts, each with a place; of loops that are in no other one and wait for something, as each
-    that works on tiles does. A number modulo a power of two counts if it may be one of tiles: with
-    larger ones addresses are made."""
-    mir, found = graph.mir, dict[int, Loc]()
+    counts, each with a place.
+
+    Of loops that are in no other one and synchronise or draw numbers, as each that works on tiles
+    does. A number modulo a power of two counts if it may be one of tiles: with larger ones
+    addresses are made.
+    """
+    mir, carries = graph.mir, set[str]()
     for loop in graph.loops:
-        numbers = [n for block in loop.blocks for n in graph.blocks[block]]
         inner = any(loop.blocks < other.blocks for other in graph.loops)
-        if inner or not any(isinstance(e, _WAITING) for n in numbers for e in mir.effects[n]):
-            continue
-        counts = _made_of(mir, numbers, carried(graph, loop.head, loop.blocks))
-        for n in numbers:
-            if not reads(mir, n).isdisjoint(counts):
-                for number in _compared_by(mir, n, counts):
-                    found.setdefault(number, mir.code[n].loc)
+        effects = (e for b in loop.blocks for n in graph.blocks[b] for e in mir.effects[n])
+        if not inner and not all(map(_is_alone, effects)):
+            carries |= carried(graph, loop.head, loop.blocks)
+    counts, found = _made_of(mir, carries), dict[int, Loc]()
+    for n in range(len(mir.code)):
+        if not reads(mir, n).isdisjoint(counts):
+            for number in _compared_by(mir, n, counts):
+                found.setdefault(number, mir.code[n].loc)
     return found
 
 
-def _made_of(mir: Mir, numbers: Collection[int], names: Collection[str]) -> set[str]:
-    """The registers that these instructions make of some."""
+def near(numbers: Iterable[int], most: int, every: int) -> list[int]:
+    """In order, these, the ones before and ``most`` behind each, above ``most``, up to ``every``:
+    where a comparison comes out in another way, rings go round once more. Behind small ones they do
+    so up to ``most``."""
+    late = [n for n in numbers if n > most // 2]
+    return sorted({k for n in late for k in range(n - 1, n + most + 1) if most < k <= every})
+
+
+def up_to(most: int, beside: Sequence[int]) -> str:
+    """All numbers up to ``most``, and these behind it, in words."""
+    while most + 1 in beside:
+        most += 1
+    return ", ".join([f"up to {most}", *(str(n) for n in beside if n > most)])
+
+
+def _is_alone(effect: fx.Effect) -> bool:
+    """Whether an effect is neither a synchronisation nor an atomic."""
+    if isinstance(effect, fx.Writes):
+        return effect.combine is None
+    return isinstance(effect, (fx.Defines, fx.Reads))
+
+
+def _made_of(mir: Mir, names: Collection[str]) -> set[str]:
+    """These registers, and those that instructions make of them."""
     after: dict[str, set[str]] = {}
-    for n in numbers:
+    for n in range(len(mir.code)):
         for name in reads(mir, n):
             after.setdefault(name, set()).update(sets(mir, n))
     return closure(names, lambda name: after.get(name, ()))

@@ -14,7 +14,7 @@ For a fixed order of draws a timed run with its certificate stands for all sched
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, pairwise
 from math import comb
@@ -25,7 +25,14 @@ from numpy.typing import NDArray
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import BOTH, Dataflow, Taint
 from tilesim.checker.last_draw import accesses_after, at_one_place
-from tilesim.checker.launch_control import Plan, representatives, rings
+from tilesim.checker.launch_control import (
+    Plan,
+    compared,
+    near,
+    representatives,
+    rings,
+    up_to,
+)
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.scalars import word_accesses
@@ -40,6 +47,8 @@ _ORDERS = 200
 _COST = 100_000
 #: so many orders are tried whatever they cost
 _LEAST = 16
+#: so many numbers of tiles are tried because something is compared with one
+_BESIDE = 24
 #: so many clusters are all paired with each other
 _FEW = 4
 
@@ -341,10 +350,14 @@ class OrderPlans:
         warps = sorted({draw.warp for draw in self._draws})
         shared_out = [*_shared_out(warps, tiles)]
         most, late = min(tiles, rings(self._simulation.code.mir)), True
-        orders = [*self._counts(warps, tiles, most, late=late), *shared_out]
+        told = [*compared(self._simulation.code.graph)]
+        orders = [*self._counts(warps, tiles, most, told, late=late), *shared_out]
         while len(orders) > self._allowed and (late or most > 1):
             most, late = most if late else most - 1, False
-            orders = [*self._counts(warps, tiles, most, late=late), *shared_out]
+            orders = [*self._counts(warps, tiles, most, told, late=late), *shared_out]
+        beside = near(told, most, tiles)
+        if len(beside) > _BESIDE:
+            return
         for turns in dict.fromkeys(orders):
             run = self._run(Order(turns))
             yield self._plan(Order(turns)), run
@@ -355,7 +368,8 @@ class OrderPlans:
             return
         if not self._placed or self._of_one_kind or most == tiles:
             tried = f"{self._tried} orders"
-            self._say(tried if most == tiles else f"{tried}, up to {most} for one cluster")
+            numbers = up_to(most, beside)
+            self._say(tried if most == tiles else f"{tried}, {numbers} for one cluster")
 
     @cached_property
     def _allowed(self) -> int:
@@ -364,14 +378,15 @@ class OrderPlans:
         return max(_LEAST, _COST // max(1, each))
 
     def _counts(
-        self, warps: list[int], tiles: int, most: int, *, late: bool
+        self, warps: list[int], tiles: int, most: int, told: Collection[int], *, late: bool
     ) -> Iterator[tuple[int, ...]]:
-        """Each kind of cluster draws each number of tiles before the others, or ``late``."""
+        """Each kind of cluster draws each number of tiles before the others, or ``late``: up to
+        ``most``, those ``told`` and those beside them, and all."""
         size = self._program.warps * self._program.cluster_size
         alone = {*self._kinds, len(self._numbers) // self._program.cluster_size - 1}
         for warp in (w for w in warps if w // size in alone):
             others = [w for w in warps if w != warp]
-            for number in dict.fromkeys((*range(most + 1), tiles)):
+            for number in dict.fromkeys((*range(most + 1), *near(told, most, tiles), tiles)):
                 if not others:
                     return
                 turns = -(-(tiles - number) // len(others))

@@ -1,4 +1,4 @@
-"""How many tiles one CTA is handed by launch control: what only comes with many is found."""
+"""How many tiles one CTA takes, of launch control or of a counter: what only comes with many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilesim.analysis.cfg import graph_of
 from tilesim.checker import Report, check
 from tilesim.checker.launch_control import compared
 from tilesim.ir.mir import Mir
-from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 
@@ -98,3 +98,54 @@ def test_what_counts_tiles_is_compared_with() -> None:
     race = RACE.format(test="and.b32 %r57, %r51, 255; setp.eq.u32 %p4, %r57, 900;")
     program = mir(4, each=f"{inner}\n{address} st.shared.u32 [%r56+432], %r51;\n{race}")
     assert {n for n in compared(graph_of(program)) if n > 2} == {256, 900}
+
+
+#: the same with numbers that the threads of a CTA draw from a counter, up to 60
+DRAWING = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 g, .param .u64 f)
+{{
+.reg .pred %p<9>; .reg .b32 %r<60>; .reg .b64 %rd<9>;
+.shared .align 16 .b8 s[512];
+mov.u32 %r1, s; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0; setp.eq.u32 %p2, %r4, 32;
+ld.param.u64 %rd1, [g]; cvta.to.global.u64 %rd1, %rd1; mov.u32 %r51, 0;
+ld.param.u64 %rd4, [f]; cvta.to.global.u64 %rd4, %rd4;
+TILE:
+@!%p0 bra DRAWN;
+atom.relaxed.gpu.global.add.u32 %r20, [%rd4], 1;
+st.shared.u32 [%r1], %r20;
+DRAWN:
+bar.sync 0;
+ld.shared.u32 %r50, [%r1];
+bar.sync 0;
+setp.ge.u32 %p7, %r50, 60;
+@%p7 bra END;
+shl.b32 %r53, %r50, 6; add.u32 %r53, %r53, %r4; mul.wide.u32 %rd2, %r53, 4;
+add.s64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], %r4;
+add.u32 %r51, %r51, 1;
+bra TILE;
+END:
+{end}
+ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict"),
+    [
+        ("setp.eq.u32 %p4, %r51, 17;", "failed"),
+        ("setp.gt.u32 %p3, %r51, 17; and.b32 %r54, %r51, 3; "
+         "setp.eq.and.u32 %p4, %r54, 3, %p3;", "failed"),
+        ("setp.eq.u32 %p4, %r51, 61;", "proved"),
+    ],
+)  # fmt: skip
+def test_an_end_after_so_many_draws(test: str, verdict: str) -> None:
+    """Of eight CTAs one has so many tiles in few orders of the draws."""
+    module = read(DRAWING.format(end=RACE.format(test=test)), "k.ptx")
+    zero = Contents("u32", (0,))
+    params = (Pointer("g", 256 * 60), Pointer("f", 4, contents=zero))
+    launch = Launch("k", (8, 1, 1), (64, 1, 1), params=params)
+    found = check(lower(module, module.entries[0], launch), budget=100, schedules=2)
+    assert found.verdict == verdict
