@@ -86,7 +86,7 @@ def show_file(path: str | Path) -> None:
     _named.add(os.path.realpath(path))
 
 
-def withheld() -> tuple[str, ...]:
+def files_not_shown() -> tuple[str, ...]:
     """The files of which lines were asked for and not shown because of where they are, since this
     was called last."""
     files = tuple(_withheld)
@@ -96,13 +96,13 @@ def withheld() -> tuple[str, ...]:
 
 def source_lines(file: str, *, silent: bool = False) -> tuple[str, ...]:
     """The lines of a source file without their ends; none if it cannot be read or is not shown.
-    ``silent``: nothing is missing without them, and it is not among those `withheld`."""
+    ``silent``: nothing is missing without them, and it is not among `files_not_shown`."""
     held = linecache.cache.get(file)
     if held is not None and len(held) == 4 and held[1] is None:
         return tuple(line.rstrip("\n") for line in held[2])  # a notebook's cell: there is no file
     if not file or "\0" in file:
         return ()
-    real = found(file)
+    real = source_path(file)
     try:
         known = os.stat(real)
     except OSError:
@@ -114,7 +114,7 @@ def source_lines(file: str, *, silent: bool = False) -> tuple[str, ...]:
     return _lines(real, known.st_mtime_ns, known.st_size)
 
 
-def found(file: str) -> str:
+def source_path(file: str) -> str:
     """Where a source file is. One that is not there, as of code that was compiled on another
     machine, is looked for below the folders that the user names: where most of the end of its path
     is the same."""

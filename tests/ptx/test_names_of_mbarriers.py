@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilesim.checker import check
-from tilesim.files import withheld
+from tilesim.files import files_not_shown
 from tilesim.findings.source_names import barrier_name
 from tilesim.ir.loc import Loc
 from tilesim.ptx.launch import Launch
@@ -99,7 +99,7 @@ def test_a_helper_has_its_call_and_a_file_that_is_not_at_hand_hides_how_many_the
     Path("k.cu").write_text("for (int i = 0; i < 4; ++i) init(full[i]);\nring.start();\n")
     kernel = Loc("k.cu", 2, behind=ptx, inlined=(("k.cu", 2), ("k.cu", 1), ("/usr/b.h", 7)))
     assert barrier_name(kernel, 3) == "full[3]"
-    assert not withheld()
+    assert not files_not_shown()
     away = Loc("/usr/include/pipe.h", 7, behind=ptx)
     assert barrier_name(Loc("k.cu", 3, behind=away), 0) is None
 

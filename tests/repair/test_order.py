@@ -16,7 +16,7 @@ from tilesim.kernels.bugs.tensor_memory import released_between_reads
 from tilesim.kernels.bugs.transaction_bytes import multicast, plain_arrive
 from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
 from tilesim.mistakes.context import Facts, Focus
-from tilesim.mistakes.table import FAMILIES, FAULTS, MISTAKES, TABLE, mends_of_rule
+from tilesim.mistakes.table import FAMILIES, FAULTS, MISTAKES, TABLE, edits_for_rule
 from tilesim.repair.search import candidates
 
 #: a wrong program, the diagnosis of its finding, an edit that mends it, and its place in the order
@@ -51,7 +51,7 @@ def test_every_mistake_says_what_mends_it_and_what_injects_it() -> None:
     assert all(mistake.mend for mistake in TABLE)
     assert {name for mistake in TABLE for name in mistake.mend} <= FAMILIES.keys()
     assert {name for mistake in TABLE for name in mistake.inject} <= FAULTS.keys()
-    assert {name for rule in RULES for name in mends_of_rule(rule)} <= FAMILIES.keys()
+    assert {name for rule in RULES for name in edits_for_rule(rule)} <= FAMILIES.keys()
 
 
 @ts.kernel(warps=1)

@@ -40,8 +40,8 @@ SHARED = Unknown("shared memory", 10, 18)
 GENERIC = Unknown("the shared window", 32, _POINTER)
 _ONE = Fraction(1)
 #: an address of shared memory in its own space, and as one of any
-_NEAR: Form = frozenset(((SHARED, _ONE),))
-NEAR_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (GENERIC, _ONE)))
+_SHARED_ADDRESS: Form = frozenset(((SHARED, _ONE),))
+SHARED_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (GENERIC, _ONE)))
 #: forms of a value, at most
 _MANY = 8
 #: operations in one another that are followed to find the bits of a number
@@ -64,8 +64,8 @@ def forms_of(unknown: Unknown) -> frozenset[Form]:
 def fits(form: Form, space: str) -> bool:
     """Whether a value is an address into what is declared in a state space."""
     if space.startswith("shared"):
-        return form == _NEAR
-    if form == NEAR_IN_GENERIC:
+        return form == _SHARED_ADDRESS
+    if form == SHARED_IN_GENERIC:
         return space == "generic"
     return len(form) == 1 and all(u.is_declared and n == 1 for u, n in form)
 

@@ -73,7 +73,7 @@ class FlowGraph:
     @cached_property
     def predecessors(self) -> list[list[int]]:
         """By block, those that it may follow."""
-        return _turned(self.successors)
+        return _reversed_edges(self.successors)
 
     @cached_property
     def order(self) -> list[int]:
@@ -94,20 +94,24 @@ class FlowGraph:
         """
         end = len(self.blocks) - 1
         after = [[] if self._exits(b) else [*blocks] for b, blocks in enumerate(self.successors)]
-        order = reverse_postorder(_turned(after), end)
+        order = reverse_postorder(_reversed_edges(after), end)
         found = dominators(order, after)
         endless = {*self.order} - {*order}
-        exiting = closure(filter(self._exits, self.order), _turned(after).__getitem__) & endless
+        exiting = (
+            closure(filter(self._exits, self.order), _reversed_edges(after).__getitem__) & endless
+        )
         endless -= exiting
         if exiting:
             # all their ways end by an exit: compilers put the one ``ret`` of a kernel in any place
-            exits = dominators(reverse_postorder(_turned(self.successors), end), self.successors)
+            exits = dominators(
+                reverse_postorder(_reversed_edges(self.successors), end), self.successors
+            )
             found = [exits[b] if b in exiting else other for b, other in enumerate(found)]
         lost = endless
         while lost:
             # a loop without an end: as if it ended where it was written last
             after[max(lost)].append(end)
-            order = reverse_postorder(_turned(after), end)
+            order = reverse_postorder(_reversed_edges(after), end)
             lost = endless - {*order}
         if endless:
             whole = dominators(order, after)
@@ -366,7 +370,7 @@ def is_truth(expr: Expr) -> bool:
             return isinstance(expr, Var) and expr.dtype.kind == "pred"
 
 
-def _turned(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+def _reversed_edges(edges: Sequence[Sequence[int]]) -> list[list[int]]:
     result: list[list[int]] = [[] for _ in edges]
     for source, targets in enumerate(edges):
         for target in targets:

@@ -30,9 +30,9 @@ import numpy as np
 from tilesim.analysis.address_carries import in_one_window, in_window, stays
 from tilesim.analysis.base_forms import (
     KNOWN,
-    NEAR_IN_GENERIC,
     NONE,
     NOTHING,
+    SHARED_IN_GENERIC,
     Forms,
     base_of,
     cut,
@@ -772,7 +772,7 @@ class _Bases:
                 self._owners.setdefault(number, {})[name] = owners
             forms = NOTHING if is_known(forms) and acquires_map(op) else named(forms, known.space)
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
-            if forms and fitting and known.space == "generic" and forms <= {NEAR_IN_GENERIC}:
+            if forms and fitting and known.space == "generic" and forms <= {SHARED_IN_GENERIC}:
                 self._ask([in_window(known.address)])
                 fitting = self._widens(known.address)
             if not fitting and number not in self._never:

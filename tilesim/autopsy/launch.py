@@ -34,7 +34,7 @@ MOST_CONTENTS = 16 << 10
 _LEAST, _MOST = 1 << 32, 1 << 57
 #: by which bits addresses are told from other numbers: a process has its allocations near to each
 #: other, at large numbers
-_NEAR = 40
+_ALLOCATION_BITS = 40
 #: shared memory is given out in units, and so are the registers of a thread (I2): of 255, which is
 #: the most that ptxas uses, a kernel has 256
 _UNIT, _REGISTERS, _MOST_REGISTERS = 128, 8, 256
@@ -169,14 +169,14 @@ class _Memory:
 
     def __init__(self, dump: CoreDump, grid: Grid) -> None:
         known = [grid.entry, *(one.address for one in dump.memory)]
-        self._near = {address >> _NEAR for address in known}
+        self._near = {address >> _ALLOCATION_BITS for address in known}
         self._pieces: dict[int, _Piece] = {}
 
     def add(self, start: int, size: int | None = None) -> None:
         """A buffer begins there, unless that lies in one that is known."""
         if self._inside(start) is None and _LEAST <= start < _MOST:
             self._pieces[start] = _Piece(start, size)
-            self._near.add(start >> _NEAR)
+            self._near.add(start >> _ALLOCATION_BITS)
 
     def add_maps(self, data: bytes) -> None:
         """The tensors of the maps in the bytes of a parameter."""
@@ -191,7 +191,7 @@ class _Memory:
             self._pieces[start] = _Piece(start, size)
         elif inside.base == start:
             self._pieces[start] = _Piece(start, max(size, inside.size))
-        self._near.add(start >> _NEAR)
+        self._near.add(start >> _ALLOCATION_BITS)
 
     def _inside(self, start: int) -> _Piece | None:
         exact = self._pieces.get(start)
@@ -204,7 +204,11 @@ class _Memory:
     def at(self, address: int) -> _Piece | None:
         """The buffer that an address points into; None if the number is taken to be no address."""
         found = self._inside(address)
-        if found is None and address >> _NEAR and address >> _NEAR in self._near:
+        if (
+            found is None
+            and address >> _ALLOCATION_BITS
+            and address >> _ALLOCATION_BITS in self._near
+        ):
             found = self._pieces[address] = _Piece(address)
         return found
 

@@ -24,7 +24,7 @@ from tilesim.cli.options import (
     time_option,
 )
 from tilesim.errors import UsageError
-from tilesim.files import show_below, withheld
+from tilesim.files import files_not_shown, show_below
 from tilesim.layout import PLAIN
 from tilesim.records import replace
 from tilesim.report.autopsy import FORMATS, render
@@ -72,7 +72,7 @@ def command(
     inconclusive: no wait is known.
     """
     show_below(source_roots)
-    withheld()  # what others in this process asked for before is not this command's
+    files_not_shown()  # what others in this process asked for before is not this command's
     if (core is None) == (pid is None):
         raise UsageError("name a core dump, or a process with --pid P")
     if pid is not None:

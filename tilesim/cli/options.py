@@ -21,7 +21,7 @@ from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.checker.assumptions import require_names
 from tilesim.checker.report import Values
 from tilesim.errors import UsageError
-from tilesim.files import show_below, withheld, write_whole
+from tilesim.files import files_not_shown, show_below, write_whole
 from tilesim.layout import PLAIN, Style
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
@@ -307,7 +307,7 @@ def say(text: str, *, err: bool = False, colour: bool = False) -> None:
 
 def say_withheld() -> None:
     """Says on stderr of which files no lines are shown."""
-    files = withheld()
+    files = files_not_shown()
     if files:
         more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
         say(

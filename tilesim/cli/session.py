@@ -14,7 +14,7 @@ from tilesim.cli.group import internal_failure, show_traceback
 from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
-from tilesim.files import withheld
+from tilesim.files import files_not_shown
 from tilesim.loader import STDIN, Given, Target, files, load, load_one
 from tilesim.parallel import DIES, Opener, WorkersLost, serial, work
 from tilesim.records import dataclass, field, replace
@@ -138,7 +138,7 @@ class Session:
 
     def check_all(self) -> None:
         """Checks everything, until the user interrupts or no worker is left."""
-        withheld()  # what others in this process asked for before is not this session's
+        files_not_shown()  # what others in this process asked for before is not this session's
         try:
             self._check_all()
         finally:

@@ -257,7 +257,7 @@ def _check_integers(op: Op) -> None:
     operands = {name: getattr(op, name) for name, _ in fields_of(type(op))}
     if any(isinstance(operand, Fragment) for operand in operands.values()):
         return  # what is computed with the elements of tiles are numbers
-    held = _held(op)
+    held = _result_type(op)
     for name, value in operands.items():
         if name in op.data and held is None:
             continue
@@ -273,7 +273,7 @@ def _check_integers(op: Op) -> None:
                 )
 
 
-def _held(op: Op) -> DType | None:
+def _result_type(op: Op) -> DType | None:
     """The type of what the instruction sets, if that is one of integers."""
     held = (getattr(op, name, None) for name in ("var", "result", "dst"))
     thing = next((one for one in held if one is not None), None)

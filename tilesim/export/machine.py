@@ -70,7 +70,7 @@ class MachineProcess(Process):
                 value.lanes[lane] is None for lane in active(self.state.mask)
             ):
                 return Unknown(f"%{name}, which not every lane has set")
-            self._warp.registers[self._slots[name]] = _held(value)
+            self._warp.registers[self._slots[name]] = _register_value(value)
         self._warp.mask = mask = self.state.mask
         try:
             found = plain(evaluate(cast(Any, self._warp)))
@@ -162,7 +162,7 @@ class _Operands:
         return None
 
 
-def _held(value: Known) -> Any:
+def _register_value(value: Known) -> Any:
     """A value as registers of the machine hold it: one number, if all lanes have the same."""
     first = value.lanes[0]
     return first if first is not None and len({*value.lanes}) == 1 else _array(value)

@@ -25,7 +25,7 @@ from tilesim.transforms.rewrite import Instead
 
 Maker = tuple[Agent, int]
 #: instructions of all warps between an expectation and the copy that it is for, at most
-NEAR = 40
+MOST_BETWEEN = 40
 #: rules that a barrier's count or bytes may break
 COUNTED_RULES = (*RULES, "over-arrival", "deadlock", "tx-mismatch", "async-at-exit")
 
@@ -186,7 +186,7 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
     """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
     barrier of the array than the one on which the copy has landed."""
     near = [
-        t for t in case.history.near(landing.issued, NEAR)
+        t for t in case.history.near(landing.issued, MOST_BETWEEN)
         if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)

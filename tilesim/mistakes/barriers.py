@@ -16,7 +16,7 @@ from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInv
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
 from tilesim.mistakes.context import LANES, Facts, Focus, Place, effect_of, has, mbars, shared
 from tilesim.mistakes.edits import Edit, after, before, by_line, changed, family, of_places
-from tilesim.mistakes.fences import inserted, near
+from tilesim.mistakes.fences import inserted, statements_near
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.mistakes.operands import free_id
@@ -273,7 +273,7 @@ def no_other_warp(case: Case) -> Cause | None:
 @family("meeting")
 def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """bar.sync of all warps where no role is, of a role's warps next to what takes part."""
-    close = [p for p in near(facts, focus, 1) if not p.one]
+    close = [p for p in statements_near(facts, focus, 1) if not p.one]
     all_warps = facts.kernel.warps
     common = [p for p in facts.places if len(p.warps) == all_warps and not p.within and not p.one]
     yield from inserted((BarSync(id=Const(0)),), common)
@@ -294,7 +294,7 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
 @family("lanes")
 def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """bar.warp.sync next to what takes part."""
-    close = [p for p in near(facts, focus, 1) if not p.one]
+    close = [p for p in statements_near(facts, focus, 1) if not p.one]
     for late in (False, True):
         yield from inserted((SyncWarp(),), close, late=late)
 

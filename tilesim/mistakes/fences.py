@@ -48,7 +48,7 @@ def brief(place: Place) -> str:
     return f"the {kind} at {place.loc.short}"
 
 
-def near(facts: Facts, focus: Focus, most: int) -> list[Place]:
+def statements_near(facts: Facts, focus: Focus, most: int) -> list[Place]:
     """The statements that are not farther from the finding than ``most``, or in a block with one on
     its lines, or with a region that has one."""
     hit = {n for p in facts.places if focus.distance(p) == 0 for n in (p.number, *p.within)}
@@ -70,7 +70,7 @@ def _proxy(facts: Facts, focus: Focus) -> Iterator[Edit]:
     asynchronous = any(has(p, fx.Reads, fx.Writes, proxy="async") for p in facts.ops)
     if not asynchronous:
         return
-    close = near(facts, focus, 2)
+    close = statements_near(facts, focus, 2)
     around = [p for p in close if not isinstance(p.what, Op)]
     generic = [
         p for p in close
@@ -102,7 +102,7 @@ def _maps(facts: Facts, focus: Focus) -> Iterator[Edit]:
     release = (FenceProxyTensormapRelease(),)
     yield from inserted(release, written, late=True)
     if uses:
-        yield from inserted(release, filter(_hands_over, near(facts, focus, 2)))
+        yield from inserted(release, filter(_hands_over, statements_near(facts, focus, 2)))
 
 
 def _hands_over(place: Place) -> bool:
@@ -120,7 +120,7 @@ def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _memory(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """fence.acq_rel around accesses that the finding names."""
     fence = Fence(scope="cluster") if facts.kernel.cluster_size > 1 else Fence(scope="gpu")
-    close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
+    close = [p for p in statements_near(facts, focus, 0) if isinstance(p.what, Op)]
     for late in (False, True):
         yield from inserted((fence,), close, late=late)
 
@@ -129,7 +129,7 @@ def _memory(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _grid(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """griddepcontrol.wait before accesses, where the grid before may still use what they access."""
     if any(tensor.dependent for tensor in facts.kernel.tensors):
-        close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
+        close = [p for p in statements_near(facts, focus, 0) if isinstance(p.what, Op)]
         yield from inserted((GriddepWait(),), close)
 
 
@@ -138,7 +138,7 @@ def _tcgen05(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """tcgen05.fence before what hands over, after what takes over, tcgen05.wait after loads."""
     if "tcgen05" not in {f for p in facts.ops for f in p.op.features}:
         return
-    close = near(facts, focus, 2)
+    close = statements_near(facts, focus, 2)
     gives = list(filter(_hands_over, close))
     takes = [p for p in close if has(p, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster)]
     yield from inserted((Tcgen05Fence(side="before_thread_sync"),), gives)
@@ -218,7 +218,7 @@ def _wgmma(facts: Facts, focus: Focus) -> Iterator[Edit]:
     yield from inserted((commit,), last, late=True)
     yield from inserted((wait,), ends, late=True)
     yield from inserted((commit, wait), last, late=True)
-    uses = [p for p in near(facts, focus, 2) if has(p, fx.Arrives, fx.UsesFragment)]
+    uses = [p for p in statements_near(facts, focus, 2) if has(p, fx.Arrives, fx.UsesFragment)]
     yield from inserted((wait,), uses)
     yield from inserted((wait,), regions(facts, numbers), late=True)
 
@@ -239,7 +239,7 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
         closes = [p for p in facts.ops if type(p.what) is type(commit)]
         yield from inserted((commit,), issues, late=True)
         common = [
-            p for p in near(facts, focus, 1)
+            p for p in statements_near(facts, focus, 1)
             if len(p.warps) == facts.kernel.warps and not p.one and not p.within
         ]  # fmt: skip
         meeting = BarSync(id=Const(0))

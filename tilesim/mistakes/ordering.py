@@ -622,7 +622,7 @@ _SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
 
 
 #: instructions of one warp, or of all between two arrivals, that belong together, at most
-_NEAR = 12
+_MOST_BETWEEN = 12
 
 
 def another_value(case: Case) -> Cause | None:
@@ -817,7 +817,9 @@ def not_asked(case: Case) -> Cause | None:
             and same_group(t.warp, first.warp)
         ]  # fmt: skip
         if own:
-            last = max(own[:2], key=lambda t: (t.issued - own[0].issued < _NEAR, t.op.number))
+            last = max(
+                own[:2], key=lambda t: (t.issued - own[0].issued < _MOST_BETWEEN, t.op.number)
+            )
             sides = [case.of(last, f"arrives on {last.on.label} only")]
         else:
             sides = [_after(case, first, on)]
@@ -873,7 +875,7 @@ def after_the_init(case: Case) -> Cause | None:
             last = side.op
             for op in case.history.code_of(side.warp):
                 inits = has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)
-                if inits and 0 < op.number - last.number < _NEAR:
+                if inits and 0 < op.number - last.number < _MOST_BETWEEN:
                     last = op
             return Cause(
                 "the initialisation is not ordered before the uses by other warps",

@@ -23,7 +23,7 @@ from tilesim.mistakes.ordering import LANES_APART
 from tilesim.mistakes.release_acquire_paths import RULES
 
 __all__ = [
-    "FAMILIES", "FAULTS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "mends", "mutants",
+    "FAMILIES", "FAULTS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "edits_for", "mutants",
 ]  # fmt: skip
 
 #: the modules of topics: importing them registers their faults and their edits
@@ -173,12 +173,12 @@ _OTHER_MENDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def mends(diagnosis: str) -> tuple[str, ...]:
+def edits_for(diagnosis: str) -> tuple[str, ...]:
     """The families of edits that mend what a diagnosis says, the likeliest first."""
     return MISTAKES[diagnosis].mend if diagnosis in MISTAKES else ()
 
 
-def mends_of_rule(rule: str) -> tuple[str, ...]:
+def edits_for_rule(rule: str) -> tuple[str, ...]:
     """The families of edits that mend what may break a rule, the likeliest first."""
     mistakes = (m for m in TABLE if any(own.partition("/")[0] == rule for own in m.rules))
     found = (family for mistake in mistakes for family in mistake.mend)

@@ -12,7 +12,7 @@ from tilesim.ir.declarations import SharedTensor, View
 from tilesim.ir.expr import Special, walk
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import (
-    NEAR,
+    MOST_BETWEEN,
     Maker,
     about,
     elsewhere,
@@ -322,7 +322,7 @@ def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
     mine = case.history.credits(warp=expect.warp)
     copies = (t for t in mine if t.tx < 0 and t.issued > expect.at)
     copy = min(copies, key=lambda t: t.issued, default=None)
-    if copy is None or copy.issued - expect.at > NEAR:
+    if copy is None or copy.issued - expect.at > MOST_BETWEEN:
         return None
     over = sum(c.tx for c in case.history.credits(copy.on)) < 0
     arrays = {array_of(on) for on in (copy.on, expect.on)}

@@ -417,7 +417,7 @@ def _globals(
 ) -> tuple[dict[str, GlobalTensor], dict[tuple[str, int], TensorMap]]:
     tensors: dict[str, GlobalTensor] = {}
     maps: dict[tuple[str, int], TensorMap] = {}
-    found, wholes = _contents(launch, entry), _wholes(launch, entry)
+    found, wholes = _contents(launch, entry), _whole_buffer_maps(launch, entry)
     for name, offset, value in _every(launch, entry):
         if isinstance(value, Map):
             own = f"{name}+{offset}" if offset else f"{name}.map"
@@ -442,7 +442,7 @@ def _globals(
     return tensors, maps
 
 
-def _wholes(launch: Launch, entry: Function) -> dict[str, Map]:
+def _whole_buffer_maps(launch: Launch, entry: Function) -> dict[str, Map]:
     """By buffer a map of all that maps of parts of it see, and pointers to it: views of one tensor,
     with the same strides, that begin at different places or have different shapes."""
     values = [value for _, _, value in _every(launch, entry)]

@@ -18,7 +18,7 @@ from tilesim.ir.program import Program
 from tilesim.mistakes.barrier_use import COUNTED_FAMILIES, counted
 from tilesim.mistakes.context import Facts, Focus, has, names
 from tilesim.mistakes.edits import Edit
-from tilesim.mistakes.table import FAMILIES, mends, mends_of_rule
+from tilesim.mistakes.table import FAMILIES, edits_for, edits_for_rule
 from tilesim.records import dataclass, field
 from tilesim.repair.hoisted_inits import hoisted_inits
 from tilesim.repair.moved_data import moved_data
@@ -223,7 +223,7 @@ class Search:
         """How much smaller a repair counts: by its two instructions, if it begins with what mends
         the cause that is named."""
         diagnosis = getattr(self._findings[0], "diagnosis", "") if self._findings else ""
-        return 2 * (found.edits[0].family in mends(diagnosis)[:1])
+        return 2 * (found.edits[0].family in edits_for(diagnosis)[:1])
 
     def _is_idle(self, edit: Edit, program: Program | Mir, mended: Program | Mir) -> bool:
         """Whether an edit of waits is as good as to take them out: the program would be right
@@ -286,7 +286,7 @@ def _head(trial: Trial) -> object:
 _VARIANT, _OF_FURTHER, _OTHER = 0.25, 1, 3
 #: what makes it likelier: a kind that mends the cause (less for each one before it), the line that
 #: the cause names first
-_MENDS, _LATER, _CULPRIT = 3, 0.25, 0.5
+_LIKELY_KIND, _LATER, _CULPRIT = 3, 0.25, 0.5
 
 
 def _fits(facts: Facts, edit: Edit) -> bool:
@@ -307,9 +307,9 @@ def _ends(before: tuple[object, ...]) -> bool:
 def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
     its rule suggests, and not the tenth of its kind at the same place."""
-    suggested = mends_of_rule(focus.rule)
-    inverse = {f: _MENDS - _LATER * n for n, f in enumerate(mends(focus.diagnosis))}
-    further = {f for rule in focus.rules[1:] for f in mends_of_rule(rule)}
+    suggested = edits_for_rule(focus.rule)
+    inverse = {f: _LIKELY_KIND - _LATER * n for n, f in enumerate(edits_for(focus.diagnosis))}
+    further = {f for rule in focus.rules[1:] for f in edits_for_rule(rule)}
     ranked: list[tuple[float, int, Edit, bool]] = []
     for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
         unlikely = 0 if name in suggested else _OF_FURTHER if name in further else _OTHER

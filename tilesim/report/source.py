@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tilesim.files import found, source_lines
+from tilesim.files import source_lines, source_path
 from tilesim.ir.loc import Loc
 from tilesim.records import replace
 
@@ -14,7 +14,7 @@ def pointed(loc: Loc) -> Loc:
     the PTX. Of a source that was compiled on another machine, the file that is here."""
     while loc.behind is not None and not source_lines(loc.file):
         loc = loc.behind
-    return loc if os.path.exists(loc.file) else replace(loc, file=found(loc.file))
+    return loc if os.path.exists(loc.file) else replace(loc, file=source_path(loc.file))
 
 
 def places(loc: Loc) -> str:

@@ -104,10 +104,10 @@ def pipeline(
         example = _of_kernel(_KERNELS[family][kernel], params)
     else:
         raise UsageError(f"there is no pipeline {family} {kernel}".rstrip())
-    return _spoiled(example, fault, place) if fault else example
+    return _injected(example, fault, place) if fault else example
 
 
-def _spoiled(example: Example, fault: str, place: int) -> Example:
+def _injected(example: Example, fault: str, place: int) -> Example:
     every = list(mutants(example.program, [fault]))
     if not 0 <= place < len(every):
         raise UsageError(f"{fault} has {len(every)} places in {example.made}, not {place}")
@@ -219,4 +219,4 @@ def mutated_pipelines(
     number = draw(st.integers(0, len(every) - 1))
     mutant = every[number]
     place = sum(other.fault == mutant.fault for other in every[:number])
-    return _spoiled(example, mutant.fault, place)
+    return _injected(example, mutant.fault, place)

@@ -63,7 +63,7 @@ def devices_of(view: View) -> int:
     return view.tensor.devices if isinstance(view.tensor, GlobalTensor) else 1
 
 
-def _there(view: View) -> Iterator[str]:
+def _is_multimem(view: View) -> Iterator[str]:
     if not isinstance(view.tensor, AddressedTensor) and devices_of(view) == 1:
         yield (
             f"{view} is not a multimem address: declare the tensor with the number of its devices "
@@ -73,7 +73,7 @@ def _there(view: View) -> Iterator[str]:
 
 def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
     dtype = view.dtype
-    yield from _there(view)
+    yield from _is_multimem(view)
     if dtype not in types:
         yield f"{what} exists for {', '.join(map(str, types))}, not {dtype} (H21)"
     elif _registers(view) != count or view.size * dtype.bits % 32:
@@ -261,7 +261,7 @@ class MultimemCpAsyncBulk(BulkStore):
     ptx = f"multimem.{BulkStore.ptx}"
 
     def verify(self) -> Iterator[str]:
-        yield from _there(self.dst)
+        yield from _is_multimem(self.dst)
         yield from super().verify()
 
 
@@ -277,7 +277,7 @@ class MultimemCpReduceAsyncBulk(BulkReduce):
     ptx = f"multimem.{BulkReduce.ptx}"
 
     def verify(self) -> Iterator[str]:
-        yield from _there(self.dst)
+        yield from _is_multimem(self.dst)
         yield from super().verify()
 
     def effects(self) -> tuple[Effect, ...]:

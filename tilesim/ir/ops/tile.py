@@ -37,7 +37,7 @@ def _same_shape(
         yield f"{view.tensor.name} is {view.dtype}, fragment {fragment.name} is {fragment.dtype}"
 
 
-def _alike(dst: Fragment, src: Fragment) -> Iterator[str]:
+def _same_type(dst: Fragment, src: Fragment) -> Iterator[str]:
     """What is wrong with taking elements over from a fragment, or not."""
     if (dst.shape, dst.dtype) != (src.shape, src.dtype):
         yield f"{dst.name} is {dst.dtype} {dst.shape}, {src.name} is {src.dtype} {src.shape}"
@@ -252,7 +252,7 @@ class TileTril(Op):
     value: Expr
 
     def verify(self) -> Iterator[str]:
-        yield from _alike(self.dst, self.src)
+        yield from _same_type(self.dst, self.src)
 
     def effects(self) -> tuple[Effect, ...]:
         reads = _reads(self.src, self.diagonal, self.value)
@@ -283,7 +283,7 @@ class TileLeft(Op):
     value: Expr
 
     def verify(self) -> Iterator[str]:
-        yield from _alike(self.dst, self.src)
+        yield from _same_type(self.dst, self.src)
 
     def effects(self) -> tuple[Effect, ...]:
         reads = _reads(self.src, self.columns, self.value)

@@ -25,8 +25,7 @@ from tilesim.autopsy.waits import Trap
 from tilesim.checker import Report
 from tilesim.cubin.sass import Instruction
 from tilesim.errors import Diagnostic
-from tilesim.files import found as found_file
-from tilesim.files import source_lines
+from tilesim.files import source_lines, source_path
 from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.records import replace
@@ -98,7 +97,9 @@ def waiting(found: Autopsy, launch: Launched) -> Finding | None:
 
 def _here(loc: Loc) -> Loc:
     """A line of the source where its file is on this machine; PTX of a dump is in no file."""
-    return Loc(found_file(loc.file) if source_lines(loc.file) else loc.file, loc.line, loc.function)
+    return Loc(
+        source_path(loc.file) if source_lines(loc.file) else loc.file, loc.line, loc.function
+    )
 
 
 def _side(entry: Entry, launch: Launched, path: str) -> Participant:

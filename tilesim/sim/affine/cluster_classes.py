@@ -128,7 +128,7 @@ def located(
     return np.where(number > 0, number, addresses), (number > 0) & beyond
 
 
-def _kept_apart(value: Values) -> Values:
+def _as_offset(value: Values) -> Values:
     """An offset: sums stay sums, whose lanes lie at the same distances in all clusters."""
     return value if type(value) is Sums else plain(value)
 
@@ -363,7 +363,7 @@ class Follower(Evaluator):
         plan = self._plans[self.pc]
         result: Values = 0
         if plan.place is not None:
-            self.places = [_kept_apart(self._value(expr, w)) for expr in plan.place.offsets]
+            self.places = [_as_offset(self._value(expr, w)) for expr in plan.place.offsets]
             self._current = plan.place.tensor.name
             self._inside(plan, plan.place, mask, self.places)
             if plan.moves == "ld":

@@ -347,10 +347,10 @@ def register_shifts(
     machine: Machine, before: Iteration, now: Iteration
 ) -> dict[Register, Shift] | None:
     """As `Snapshot.register_shifts`, if nothing else is known of two turns."""
-    return _held(machine, now).register_shifts(_held(machine, before))
+    return _register_snapshot(machine, now).register_shifts(_register_snapshot(machine, before))
 
 
-def _held(machine: Machine, iteration: Iteration) -> Snapshot:
+def _register_snapshot(machine: Machine, iteration: Iteration) -> Snapshot:
     """The registers of warps at a turn, as a state has them."""
     found = Snapshot(machine.components.size)
     for warp, registers in zip(machine.warps, iteration.registers, strict=True):

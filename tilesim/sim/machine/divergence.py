@@ -159,7 +159,7 @@ def report_missing(machine: Machine) -> None:
     kept = any(not isinstance(w.blocked and w.blocked.on, Frame | Arrival) for w in agents)
     for arrival in (a for w in machine.warps for a in w.arrivals):
         # lanes that could only end wait for something else first, and not for lanes elsewhere
-        if kept and not (arrival.ends and _held_up(arrival, agents)):
+        if kept and not (arrival.ends and _waits_for_blocked_lanes(arrival, agents)):
             continue
         arrival.agent.pc += 1
         try:
@@ -168,7 +168,7 @@ def report_missing(machine: Machine) -> None:
             machine.fault(arrival.agent, fault)
 
 
-def _held_up(arrival: Arrival, agents: list[Warp]) -> bool:
+def _waits_for_blocked_lanes(arrival: Arrival, agents: list[Warp]) -> bool:
     """Whether lanes that are waited for wait themselves."""
     origin = arrival.agent.origin
     missing = arrival.mask & origin.live_mask & ~arrival.lanes
@@ -209,7 +209,7 @@ def ends_at(mir: Mir, meet: int) -> int:
     return meet if isinstance(what, Op) and ends_lanes(what) else len(mir.code)
 
 
-def _alike(op: Op, other: Op) -> bool:
+def _may_execute_together(op: Op, other: Op) -> bool:
     """Whether two instructions may be executed by lanes that wait for each other."""
     if _kind(op) != _kind(other):
         return False
@@ -236,7 +236,11 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
     fitting = {n for n in exits if not graph.must_follow(op.number, n)}
     fitting |= {n for n in range(len(code)) if plan.twin(n) == plan.twin(op.number)}
     if _kind(op) is not None:
-        sites = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _alike(op, i.what))
+        sites = (
+            n
+            for n, i in enumerate(code)
+            if isinstance(i.what, Op) and _may_execute_together(op, i.what)
+        )
         fitting |= {n for n in sites if _either(w, plan.twin(op.number), plan.twin(n))}
     places = set()
     for agent in (w.origin, *(f for f in w.machine.split_groups if f.origin is w.origin)):

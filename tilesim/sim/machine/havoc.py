@@ -469,7 +469,7 @@ class HavocRegion:
         elsewhere: Held = {}
         for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
             far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
-            if far is not away or not _alike(a, b):
+            if far is not away or not _same_registers(a, b):
                 registers.append(self._value.opened(_unset_lanes(a) & _unset_lanes(b)))
                 continue
             registers.append(a)
@@ -481,7 +481,7 @@ class HavocRegion:
 def _covers(earlier: _State, state: _State) -> bool:
     """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
     gone on from: what is another number in some cluster is not known by then."""
-    return all(map(_alike, earlier.registers, state.registers))
+    return all(map(_same_registers, earlier.registers, state.registers))
 
 
 def _unset_lanes(register: Any) -> int:
@@ -489,7 +489,7 @@ def _unset_lanes(register: Any) -> int:
     return FULL if register is None else open_lanes(register)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _same_registers(one: Any, other: Any) -> bool:
     """Whether registers hold the same, bit by bit, and are open in the same lanes; what is not
     known is like anything else that is not known."""
     return one is other or content(one, one_unknown=True) == content(other, one_unknown=True)

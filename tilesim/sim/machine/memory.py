@@ -161,13 +161,13 @@ class GlobalMemory:
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
             elif held and tensor.contents is not None:
-                _told(program, tensor, memory)
+                _mark_unknown(program, tensor, memory)
             self.memories[tensor.name] = memory
         #: in the order of the declarations
         self.ordered = [*self.memories.values()]
 
 
-def _told(program: Program, tensor: GlobalTensor, memory: Memory) -> None:
+def _mark_unknown(program: Program, tensor: GlobalTensor, memory: Memory) -> None:
     """The first bytes are known, the others are not."""
     fix = f"give the contents of {tensor.name} in the launch description"
     memory.marks = Marks(len(memory.data), Unknown(f"the contents of {tensor.name}", fix))

@@ -82,7 +82,7 @@ class _Walk:
         self._start = warp.pc
         self._branches = [
             _Way(shadow(warp), pc, mask)
-            for pc, mask in ((warp.pc, warp.mask), *_kept(warp))
+            for pc, mask in ((warp.pc, warp.mask), *_pending_lanes(warp))
             if mask & ~warp.exited_lanes
         ]
         self._seen: set[object] = set()
@@ -206,7 +206,7 @@ class _Walk:
                         self._found.setdefault((number, targets), Coming(op, targets))
 
 
-def _kept(warp: Agent) -> Iterator[tuple[int, int]]:
+def _pending_lanes(warp: Agent) -> Iterator[tuple[int, int]]:
     """Other lanes of a warp that go on when those that act now are through."""
     for frame in warp.frames:
         yield from frame.pending

@@ -705,7 +705,7 @@ def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
         assign(w, result, _Unanswered())
         for look in w.looks.get(result, ()):
             if look not in before and not look.used and look.lanes & ~w.mask:
-                _doubtful(w, look, barrier)
+                _note_unchecked_wait(w, look, barrier)
         for look in before:  # their lanes keep their answer beside the new one
             look.lanes, look.flag = look.lanes & ~w.mask, w.registers[result]
         question = (barrier, parity, effect.sem, effect.scope)
@@ -721,7 +721,7 @@ def _standing(w: Warp, slot: int) -> list[Peek]:
     return [look for look in w.looks.get(slot, ()) if w.registers[slot] is look.flag]
 
 
-def _doubtful(w: Warp, look: Peek, barrier: Mbarrier) -> None:
+def _note_unchecked_wait(w: Warp, look: Peek, barrier: Mbarrier) -> None:
     """Notes that it is not checked which of the waits after it a peek lets out."""
     name, alone = look.op.mnemonic, look.lanes & (look.lanes - 1) == 0
     what = f"whether {name} lets the wait on {barrier.name} out"
@@ -745,13 +745,13 @@ def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) ->
         if not standing and w.registers[slot] is not looks[-1].flag:
             # some lanes may still hold an answer, unless all have got another value
             if not looks[-1].used and isinstance(w.registers[slot], np.ndarray):
-                _doubtful(w, looks[-1], barrier)
+                _note_unchecked_wait(w, looks[-1], barrier)
             return None
         question = (barrier, parity, effect.sem, effect.scope)
         without = w.mask & ~sum(look.lanes for look in standing)
         for look in standing or looks:
             if look.used or look.asked != question or without:
-                _doubtful(w, look, barrier)
+                _note_unchecked_wait(w, look, barrier)
             else:
                 barrier.check_pass(w, look.op, look.clock, look.common)
             look.used = True

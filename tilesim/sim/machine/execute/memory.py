@@ -48,7 +48,7 @@ def is_whole(effect: fx.Reads | fx.Writes) -> bool:
 
 def read_whole(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
     """One read by the warp."""
-    view, held = c.view(effect.view, split=_split(effect)), _held(c, effect)
+    view, held = c.view(effect.view, split=_split(effect)), _fragment_accesses(c, effect)
 
     def look(w: Warp) -> tuple[Memory, Footprint]:
         memory, footprint = view.memory(w), view.footprint(w)
@@ -68,7 +68,7 @@ def read_whole(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
 def write_whole(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     """One write by the warp; of values that are not needed (None) only that it was made."""
     view, dtype = c.view(effect.view, split=_split(effect)), effect.view.dtype
-    held = _held(c, effect)
+    held = _fragment_accesses(c, effect)
 
     def take(w: Warp, values: Any) -> None:
         memory, footprint = view.memory(w), view.footprint(w)
@@ -92,7 +92,7 @@ def _split(effect: fx.Reads | fx.Writes) -> bool:
     return isinstance(effect.held, Fragment) and effect.held.split
 
 
-def _held(c: Operands, effect: fx.Reads | fx.Writes) -> Held | Unsaid | None:
+def _fragment_accesses(c: Operands, effect: fx.Reads | fx.Writes) -> Held | Unsaid | None:
     """Which lane touches what."""
     fragment = effect.held
     if isinstance(fragment, Unsaid):
