@@ -424,6 +424,7 @@ BULK_SASS = {
         (".read", "global", "copy fence commit wait store", False),
         (".read", "global", "copy fence wait commit store", True),
         (".read", "global", "commit copy fence wait store", True),
+        ("", "shared", "copy commit fence store wait", True),
     ],
 )
 def test_what_a_commit_and_a_wait_for_sources_do_not_order(
@@ -433,6 +434,62 @@ def test_what_a_commit_and_a_wait_for_sources_do_not_order(
     last = "store STG.E [R4], R3" if store == "global" else "store STS [R1], R3"
     known = {**BULK_SASS, "store": last}
     found = compared(body, "\n".join([*(known[row] for row in rows.split()), "EXIT"]))
+    assert bool(lost(found)) is loses
+
+
+@pytest.mark.parametrize(
+    ("other", "sass", "loses"),
+    [
+        ("fence.proxy.async.shared::cta;", "FENCE.VIEW.ASYNC.S", False),
+        ("cp.async.bulk.commit_group;", "UTMACMDFLUSH", False),
+        (
+            "mbarrier.arrive.shared::cta.b64 _, [%r6];",
+            "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6], RZ",
+            True,
+        ),
+    ],
+)
+def test_loads_of_tensor_memory_are_not_ordered_by_what_is_of_other_memory(
+    other: str, sass: str, loses: bool
+) -> None:
+    body = f"""
+    {other} //other
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r2, %r3}}, [%r1]; //load
+    tcgen05.wait::ld.sync.aligned;
+    st.global.u32 [%d1], %r3; //out
+    """
+    load, out = "load LDTM.x2 R2, tmem[UR4]", "out STG.E desc[UR6][R8.64], R3"
+    right = compared(body, f"other {sass}\n{load}\n{out}\nEXIT")
+    assert lost(right) == set()
+    moved = compared(body, f"{load}\nother {sass}\n{out}\nEXIT")
+    assert bool(lost(moved)) is loses
+
+
+@pytest.mark.parametrize(
+    ("rows", "loses"),
+    [
+        ("small end large wait load", False),
+        ("small large end wait load", False),
+        ("small end large load wait", False),
+        ("end small large wait load", True),
+    ],
+)
+def test_a_commit_of_small_copies_and_loads_of_what_bulk_copies_read(
+    rows: str, loses: bool
+) -> None:
+    body = """
+    cp.async.ca.shared.global [%r1], [%d1], 16; //small
+    cp.async.commit_group; //end
+    cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 64; //large
+    cp.async.bulk.wait_group 0; //wait
+    ld.shared.u32 %r3, [%r1]; //load
+    """
+    sass = {
+        "small": "small LDGSTS.E.128 [R1], desc[UR4][R4.64]", "end": "end LDGDEPBAR",
+        "large": BULK_SASS["copy"].replace("copy", "large"), "wait": BULK_SASS["wait"],
+        "load": "load LDS R3, [R1]",
+    }  # fmt: skip
+    found = compared(body, "\n".join([*(sass[row] for row in rows.split()), "EXIT"]))
     assert bool(lost(found)) is loses
 
 

@@ -86,6 +86,18 @@ def judge(
         return Judgement(
             "explained", "bulk group", "a commit is of earlier bulk copies, which the other is not"
         )
+    if "cp.async.commit" in kinds and kinds & _OF_NO_GROUP:
+        return Judgement(
+            "explained", "group", "a commit is of earlier cp.async, which the other is not"
+        )
+    if kinds & _TENSOR_MEMORY_ALONE and kinds & _NO_TENSOR_MEMORY:
+        return Judgement(
+            "explained", "other memory", "one of the two is for tensor memory, the other is not"
+        )
+    if kinds == {"bulk.wait", "ld.shared"}:
+        return Judgement(
+            "explained", "two reads", "of shared memory bulk copies of a group only read"
+        )
     reads = [pair.step.qualifiers for pair in subject.pairs[relation.first]]
     if "bulk.wait" in kinds and kinds & _OF_GLOBAL and all("read" in one for one in reads):
         return Judgement(
@@ -356,6 +368,12 @@ def unrolled_loop(
 _OF_MBARRIER = frozenset({"mbarrier.init", "mbarrier.inval"})
 #: what a group of bulk copies is not made of, and no wait for one
 _OF_NO_BULK_GROUP = frozenset({"cp.async", "cp.async.commit", "cp.async.wait", "fence.proxy.async"})
+#: what a group of ``cp.async`` is not made of, and no wait for one
+_OF_NO_GROUP = frozenset({"bulk.store", "bulk.reduce", "bulk.wait", "fence.proxy.async"})
+#: accesses to tensor memory by threads, and copies, groups and fences of other memory
+_TENSOR_MEMORY_ALONE = frozenset({"tcgen05.ld", "tcgen05.st"})
+_NO_TENSOR_MEMORY = frozenset({"bulk.store", "bulk.reduce", "bulk.commit", "bulk.wait",
+    "cp.async", "cp.async.commit", "cp.async.wait", "fence.proxy.async"})  # fmt: skip
 #: accesses to global memory alone
 _OF_GLOBAL = frozenset({"ld.global", "st.global"})
 _OF_TENSOR_MEMORY = frozenset({"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "wgmma"})
