@@ -51,6 +51,10 @@ MISTAKES = {
         "16 warps with 168 registers per thread need 86016 registers, an SM has 65536",
         body("k.launch(warps=8, registers=168)"),
     ),
+    "a text in place of a truth value": Mistake(
+        body("k.launch(cooperative='yes')  # here"), "cooperative is 'yes', not True or False",
+        body("k.launch(cooperative=True)"),
+    ),
     "registers that no instruction names": Mistake(
         body("k.launch(registers=400)  # here"), "400 registers per thread is outside 8..256",
         body("k.launch(registers=255)"),

@@ -189,6 +189,9 @@ class Builder(BuilderMethods):
         CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory,
         ``cooperative`` if CTAs of different clusters may wait for each other."""
         loc = caller()
+        if cooperative not in (None, True, False):
+            what = f"cooperative is {named(cooperative)}, not True or False"
+            raise reject(what, loc, rule="launch")
         given = {
             "grid": grid if grid is None else as_dim3(grid, loc),
             "cluster": cluster if cluster is None else as_dim3(cluster, loc),
