@@ -67,7 +67,7 @@ def test_quiet_says_why_a_program_is_rejected(write: Write, tilesim_cli: Invoke)
 def test_quiet_is_about_text(other: tuple[str, ...], two: str, tilesim_cli: Invoke) -> None:
     result = tilesim_cli("check", two, "-q", *other)
     assert result.exit_code == 2
-    assert "--quiet is about the report as text" in result.stderr
+    assert "--quiet shortens the report as text" in result.stderr
 
 
 def test_only_what_failed_last_is_checked(two: str, write: Write, tilesim_cli: Invoke) -> None:

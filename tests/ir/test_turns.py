@@ -192,14 +192,14 @@ def globals_of_the_module(k: Builder) -> None:
         turn(k, b, bump() & 1)
 
 
-@wrong("it is further after an iteration of the loop than before it")
+@wrong("an iteration of the loop advances the iterator it")
 def cycled(k: Builder) -> None:
     b, it = barriers(k), itertools.cycle([0, 1])
     with k.one_thread(), k.loop(4):
         turn(k, b, next(it))
 
 
-@wrong("it is further after an iteration of the loop than before it")
+@wrong("an iteration of the loop advances the iterator it")
 def generated(k: Builder) -> None:
     def phases() -> Iterator[int]:
         while True:
@@ -210,7 +210,7 @@ def generated(k: Builder) -> None:
         turn(k, b, next(it))
 
 
-@wrong("it is further after an iteration of the loop than before it")
+@wrong("an iteration of the loop advances the iterator it")
 def iterated(k: Builder) -> None:
     b, it = barriers(k), iter([0, 1, 0, 1])
     with k.one_thread(), k.loop(4):
@@ -272,7 +272,7 @@ def drawn_from_numpys_own(k: Builder) -> None:
         turn(k, b, int(np.random.randint(1 << 16)))
 
 
-@wrong("it is further after an iteration of the loop than before it")
+@wrong("an iteration of the loop advances the iterator it")
 def counted(k: Builder) -> None:
     b, it = barriers(k), itertools.count()
     with k.one_thread(), k.loop(4):
@@ -287,7 +287,7 @@ def updated(k: Builder) -> None:
         st.update(p=1)
 
 
-@wrong("todo[1] is 0 before an iteration of the loop and not there after it")
+@wrong("todo[1] is 0 before an iteration of the loop and unset after it")
 def taken_out(k: Builder) -> None:
     b, todo = barriers(k), [1, 0]
     with k.one_thread(), k.loop(4):
@@ -312,7 +312,7 @@ def swapped(k: Builder) -> None:
         now, then = then, now
 
 
-@wrong("turns[0] is not there before an iteration of the loop and 1 after it")
+@wrong("turns[0] is unset before an iteration of the loop and 1 after it")
 def only_the_first_time(k: Builder) -> None:
     b, turns = barriers(k), list[int]()
     with k.one_thread(), k.loop(4) as i:
@@ -339,7 +339,7 @@ def set_on_another_way_only(k: Builder) -> None:
         phase = 1
 
 
-@wrong("phase is not there before an iteration of the loop and 1 after it")
+@wrong("phase is unset before an iteration of the loop and 1 after it")
 def set_in_the_first_turn_only(k: Builder) -> None:
     b, turns = barriers(k), list[int]()
     with k.one_thread(), k.loop(4):

@@ -94,7 +94,7 @@ def test_an_id_that_was_given_out_is_refused() -> None:
         k.bar.sync(1, 256)
     diagnostic = error.value.diagnostics[0]
     assert diagnostic.rule == "operand"
-    assert re.search(r"named barrier 1 was given out at .*test_warps.py:\d+", diagnostic.message)
+    assert re.search(r"named barrier 1 is in use since .*test_warps.py:\d+", diagnostic.message)
 
 
 def test_there_are_fifteen() -> None:
@@ -114,6 +114,6 @@ def test_a_warp_that_is_none_of_these_is_refused() -> None:
     k = ts.Builder("meets", warps=8)
     with (
         k.warpgroup(1) as warps,
-        pytest.raises(ts.InvalidProgram, match="these are 4 warps, there is no warp 4 of them"),
+        pytest.raises(ts.InvalidProgram, match="the role has 4 warps, there is no warp 4 of it"),
     ):
         warps.one_thread(4)

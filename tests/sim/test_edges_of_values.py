@@ -427,7 +427,7 @@ def test_a_value_beside_one_that_is_named(name: str, told: str) -> None:
     assert found.verdict == "proved"
     assert found.for_all is not None
     assert not found.for_all.proved
-    assert "is not what it makes of a number that is not known" in str(found.for_all.obstacle)
+    assert "differs from what it makes of an unknown number" in str(found.for_all.obstacle)
 
 
 def test_a_column_of_packed_elements_between_two_rows_of_them() -> None:

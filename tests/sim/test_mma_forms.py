@@ -155,7 +155,7 @@ def test_rows_and_columns_have_scales(
         ({"vectors": 2}, "mxf8f6f4 has no 2 scales of ue8m0 per row"),
         ({"scale": "ue4m3"}, "mxf8f6f4 has no 1 scales of ue4m3 per row"),
         ({"group": "mxf4", "vectors": 2, "at_b": (1, 0)}, "2 scales begin at byte (0, 2), not 1"),
-        ({"at_a": (0, 2)}, "scales are held by one of 2, of which there is no 2"),
+        ({"at_a": (0, 2)}, "lane 2 of the scales is outside 0..1"),
     ],
 )
 def test_scales_that_do_not_fit_are_refused(more: Any, why: str) -> None:

@@ -27,7 +27,7 @@ def test_a_wait_for_other_devices_is_no_deadlock() -> None:
     report = check(_waits(9))
     assert report.verdict == "unsupported"
     (finding,) = report.findings
-    assert "unless what other devices hold in count changes" in finding.message
+    assert "unless the contents on other devices of count changes" in finding.message
     (participant,) = finding.participants
     assert participant.loc.function == "_waits"
 
@@ -56,7 +56,7 @@ def test_lanes_of_one_reduction_all_count() -> None:
 
 
 def test_a_launch_needs_the_other_devices() -> None:
-    with pytest.raises(UsageError, match="count: memory of several devices"):
+    with pytest.raises(UsageError, match="count: it is memory of several devices"):
         require_one_device(_waits(8))
 
 

@@ -48,8 +48,7 @@ class NamedBarriers:
         number = constant(as_expr(id))
         if number in self._given:
             raise reject(
-                f"named barrier {number} is already in use: k.named_barrier(...) at "
-                f"{self._given[number]} got it",
+                f"named barrier {number} is in use since {self._given[number]}",
                 loc, fix="use that barrier's handle, another id, or k.named_barrier(...) here, too",
             )  # fmt: skip
         if number is not None:
