@@ -183,5 +183,5 @@ def test_the_address_of_a_peers_memory_is_for_mapa() -> None:
     w = k.shared("w", s32, (32,))
     with pytest.raises(InvalidProgram, match=r"mapa"):
         address_of(w.at(1))
-    with pytest.raises(InvalidProgram, match=r"says the CTA itself"):
+    with pytest.raises(InvalidProgram, match=r"already names the CTA"):
         view_at(address_of(w), s32).at(1)

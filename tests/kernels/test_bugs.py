@@ -143,7 +143,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "store_fence::staged_store": ("fence.proxy.async",),
     "tensor_memory::hand_over": ("after_thread_sync",),
     "tensor_memory::over_allocated": ("64 columns", "512 of 512"),
-    "tensor_memory::over_allocated[last=48,fixed=True]": ("48 columns are no power of two",),
+    "tensor_memory::over_allocated[last=48,fixed=True]": ("48 columns are not a power of two",),
     "tensor_memory::released_between_reads": ("row_max",),
     "tensor_memory::unwaited_store": ("wait::st",),
     **{

@@ -117,7 +117,7 @@ def test_upper_bits_of_a_scale_s_address_say_which_bytes() -> None:
 
 
 def test_what_is_not_read_says_so() -> None:
-    with pytest.raises(Unsupported, match="go on behind a row"):
+    with pytest.raises(Unsupported, match="cross the end of a row"):
         report(96, form=FORM & ~(1 << 20))
     with pytest.raises(Unsupported, match="another layout"):
         report(0, form=FORM & ~(7 << 29) | 4 << 29)

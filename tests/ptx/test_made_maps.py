@@ -219,7 +219,7 @@ def test_a_map_of_the_table_that_it_is_begun_with() -> None:
     load = (
         "@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
     )
-    with pytest.raises(Unsupported, match="sees less of its buffer"):
+    with pytest.raises(Unsupported, match="covers less of its buffer"):
         report(body + load + "[m, {%r3, %r3}], [%r1+1024];", params=params, values=values)
     beyond = body.replace("+8]", "+16]")
     assert report(beyond, params=params, values=values).rules == {"out-of-bounds"}

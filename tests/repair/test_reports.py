@@ -213,7 +213,7 @@ def stuck(k: ts.Builder) -> None:
 def test_a_diff_is_no_other_format(file: str) -> None:
     result = CliRunner().invoke(main, ["check", "--diff", "--format", "json", file])
     assert result.exit_code == 2
-    assert "--diff is the report" in result.output
+    assert "--diff prints a patch as the report" in result.output
 
 
 def test_what_follows_the_option_is_no_time() -> None:

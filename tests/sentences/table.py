@@ -41,7 +41,7 @@ _CLAUSE = re.compile(r"[A-Za-z}][,:;]? (?:[a-z]{2,}|\{)")
 #: markup, styles, programs
 _CODE = re.compile(
     r"</|/>|^\s*<|\w \{[ \n]|;\s*$|;\n|^\n?    |\b(?:def|import) \w+[(\s]|^[a-z]+\[|\\n"
-    r"|^#|/\*|__\w|\\d|\bvolatile\b"
+    r"|^#|/\*|__\w+\(|__grid|__shared__|__launch|\\d|\bvolatile\b"
 )
 
 

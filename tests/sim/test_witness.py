@@ -79,7 +79,7 @@ def test_witness_round_trips() -> None:
         ({"clusters": ["0"]}, "clusters is not a list"),
         ({"clusters": [-1]}, "clusters is not a list"),
         ({"choices": []}, "not an object of lists"),
-        ({"choices": {"zero": [0]}}, "no cluster number"),
+        ({"choices": {"zero": [0]}}, "not a cluster number"),
         ({"choices": {"0": [0, -1]}}, "choices of cluster 0"),
         ({"choices": {"0": [True]}}, "choices of cluster 0"),
         ({"choices": {"0": [1 << 40]}}, "choices of cluster 0"),
