@@ -7,9 +7,6 @@ from dataclasses import replace
 from math import isnan
 from typing import Any
 
-from triton.backends.driver import decompose_descriptor, expand_signature
-from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST, TMA_TF32
-
 from tilesim.capture.maps import SWIZZLES, TYPES
 from tilesim.ptx.launch import MAP_TYPES, Im2col, Map, Parameter, Scalar
 from tilesim.recording.tensors import Buffers
@@ -20,7 +17,9 @@ _SCALARS: Mapping[str, str] = {
     "u32": "u32", "i64": "s64", "u64": "u64", "fp16": "f16", "bf16": "bf16", "fp32": "f32",
     "f32": "f32", "fp64": "f64",
 }  # fmt: skip
-_MAP = "nvTmaDesc"
+#: the driver's number of a type of elements, where it is not that of the instruction
+_ON_HOST: Mapping[int, int] = {8: 10, 9: 8, 10: 9}
+_TF32 = 11
 
 
 def tiled_map(
@@ -75,7 +74,7 @@ def _parameter(
     elif kind == "constexpr":
         return
     elif kind.startswith("tensordesc"):
-        yield from _descriptor(name, kind, value, buffers, next(encodings, None))
+        yield from _descriptor(name, value, buffers, next(encodings, None))
     elif kind.startswith("*"):
         yield buffers.pointer(name, value)
     else:
@@ -85,12 +84,12 @@ def _parameter(
 
 def _encoded(value: Any, encoding: Mapping[str, Any]) -> Map:
     """The map that Triton's launcher has the driver make of a tensor descriptor."""
-    kind = TMA_TF32 if value.round_f32_to_tf32 else encoding["elem_type"]
+    kind = _TF32 if getattr(value, "round_f32_to_tf32", False) else encoding["elem_type"]
     shape = [*value.shape]
     if encoding["fp4_padded"]:
         shape[-1] *= 2
     layout = (
-        0, encoding["swizzle"], encoding["elem_size"], TMA_DTYPE_DEVICE_TO_HOST[kind],
+        0, encoding["swizzle"], encoding["elem_size"], _ON_HOST.get(kind, kind),
         encoding["block_size"], shape, value.strides, int(value.padding == "nan"),
     )  # fmt: skip
     if not encoding.get("is_im2col", False):
@@ -100,20 +99,27 @@ def _encoded(value: Any, encoding: Mapping[str, Any]) -> Map:
 
 
 def _descriptor(
-    name: str, kind: str, value: Any, buffers: Buffers, encoding: Mapping[str, Any] | None
+    name: str, value: Any, buffers: Buffers, encoding: Mapping[str, Any] | None
 ) -> Iterator[Parameter]:
-    """A host-side tensor descriptor: a map or a pointer, then shape and strides."""
-    found = expand_signature((kind,), [encoding] if encoding else None, _MAP)
-    parts = (
-        [_encoded(value, encoding), *value.shape, *value.strides]
-        if encoding
-        else decompose_descriptor(value)
-    )
-    for i, (inner, part) in enumerate(zip(found, parts, strict=True)):
-        if inner == _MAP:
-            base = buffers.pointer(name, value.base)
-            yield replace(part, name=base.name, offset=base.offset)
-        elif inner.startswith("*"):
-            yield buffers.pointer(name, part)
-        else:
-            yield Scalar(f"{name}.{i}", _SCALARS[inner], int(part))
+    """A host-side tensor descriptor: a map, or what it is made of, then shape and strides.
+
+    Of what it is made of the kernel gets all (`decompose_descriptor` in Triton): since 3.7 that it
+    rounds to TF32 is a part.
+    """
+    base = buffers.pointer(name, value.base)
+    parts: list[tuple[str, Any]] = [*_typed("s32", value.shape), *_typed("s64", value.strides)]
+    if encoding is not None:
+        yield replace(_encoded(value, encoding), name=base.name, offset=base.offset)
+    else:
+        yield base
+        flags = [value.padding == "nan"]
+        if hasattr(value, "round_f32_to_tf32"):
+            flags.append(value.round_f32_to_tf32)
+        first = *_typed("s64", (*value.shape, *value.strides)), *_typed("u8", flags)
+        parts = [*first, *parts]
+    for i, (kind, part) in enumerate(parts, 1):
+        yield Scalar(f"{name}.{i}", kind, int(part))
+
+
+def _typed(kind: str, values: Sequence[Any]) -> list[tuple[str, Any]]:
+    return [(kind, value) for value in values]
