@@ -197,7 +197,7 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("import triton, sys\nsys.exit(0)\n", "the script launched no kernel: "),
+        ("import triton, sys\nsys.exit(0)\n", "the script launched no kernel; "),
         (
             "print('no kernel')\n",
             "the script has imported none of cuda.tile, cutlass, helion, tilelang",
@@ -206,7 +206,7 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
 )
 def test_capture_of_nothing_fails_and_says_why(tmp_path: Path, script: str, why: str) -> None:
     if find_spec("torch") is not None:  # which imports triton by itself
-        why = "the script launched no kernel: "
+        why = "the script launched no kernel; "
     path = tmp_path / "script.py"
     path.write_text(script)
     command = [sys.executable, "-m", "tilesim", "capture", "-o", str(tmp_path / "out"), str(path)]
@@ -215,6 +215,18 @@ def test_capture_of_nothing_fails_and_says_why(tmp_path: Path, script: str, why:
     captured, reason = done.stderr.splitlines()[-2:]
     assert captured.startswith("captured 0 kernel and launch configurations into")
     assert reason.startswith(why)
+
+
+def test_a_version_of_triton_that_cannot_be_captured_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nsys.modules['tilesim.triton.parameters'] = None\nimport triton\n"
+    )
+    command = [sys.executable, "-m", "tilesim", "capture", "-o", str(tmp_path / "out"), str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "kernels of this version of triton cannot be captured: import of " in done.stderr
 
 
 def test_a_nan_is_a_number_that_is_not_known() -> None:

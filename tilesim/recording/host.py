@@ -135,8 +135,13 @@ def _recorded(kernels: Sources, target: str, active: list[str], inductor: bool) 
         stack.callback(kernels.summary)
 
         def activate(adapter: str) -> None:
+            try:
+                recording: Recording = import_module(adapter).recording
+            except ImportError as error:  # the script may do without this compiler
+                (compiler,) = (name for name, one in ADAPTERS.items() if one == adapter)
+                say(f"kernels of this version of {compiler} cannot be captured: {error}")
+                return
             active.append(adapter)
-            recording: Recording = import_module(adapter).recording
             stack.enter_context(recording(target, kernels.add, tensors="cuda:0", skip=kernels.skip))
 
         stack.enter_context(activating(activate))
