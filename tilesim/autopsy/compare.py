@@ -75,7 +75,7 @@ from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.wording import count, numbered, ranges
 
 #: seconds that `check` may take, unless the caller says another time
-TIME_LIMIT = 60.0
+TIME_LIMIT = 30.0
 #: other schedules that are run to find one that ends as the dump does
 _SCHEDULES = 24
 #: clusters of them, scheduling points of each, seconds of all
