@@ -104,8 +104,19 @@ def ticket_of_one_lane(k: Builder, *, right: bool) -> None:
             k.mem.store(out[drawn, k.lane_id], 1)
 
 
+def loaded_by_one_warp(k: Builder, *, right: bool) -> None:
+    """All warps exchange and add what the first one loads, as Triton reduces over warps."""
+    late, x = k.var("late", dtype=s32), words(k, "x", 64)
+    given = k.tensor("given", s32, (64,))
+    with k.if_(k.thread_id < 32):
+        k.mem.load(late, given[k.thread_id])
+    later = k.var("later", shuffled(k, late, k.lane_id ^ 1) + late)
+    with k.if_(k.thread_id < (32 if right else 64)):
+        k.mem.store(x[k.thread_id], later)
+
+
 BODIES = (stored, addressed, addressed_by_a_sum, branched_on, counted, parity, of_another_lane,
-          ticket_of_one_lane)  # fmt: skip
+          ticket_of_one_lane, loaded_by_one_warp)  # fmt: skip
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -123,6 +134,12 @@ def test_its_twin_is_proved(body: Body) -> None:
 def test_the_lanes_are_named() -> None:
     (finding,) = check(program(stored, right=False)).findings
     assert finding.message == "st reads %late in lanes 16 to 31 before it is assigned"
+
+
+def test_where_no_lane_of_a_warp_has_set_it_none_is_named() -> None:
+    (finding,) = check(program(loaded_by_one_warp, right=False)).findings
+    assert finding.message == "st reads %later before it is assigned"
+    assert str(finding.participants[0]).startswith("warp 1 executes st ")
 
 
 def test_what_is_made_of_it_may_be_left_unused() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
+from torch._subclasses import fake_tensor
 
 from tilesim.recording import MULTIPROCESSORS
 from tilesim.recording.left_out import Unavailable
@@ -200,6 +201,8 @@ def answers(target: str) -> Mapping[Any, Mapping[str, Any]]:
         getattr(torch, "accelerator", None): accelerator,
         torch: {"Generator": Generator, "Stream": Stream, "Event": Event},
         torch.version: {"cuda": torch.version.cuda or "13.0"},
+        # it makes a tensor with storage, for the engine that `autograd` stands in for
+        fake_tensor: {"init_gpu_context": nothing},
         torch.Tensor: {
             "record_stream": nothing, "pin_memory": same, "share_memory_": same,
             "cuda": _numbered(torch.Tensor.cuda), "to": _numbered(torch.Tensor.to),

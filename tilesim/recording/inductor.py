@@ -79,7 +79,7 @@ def inductor_without_gpu() -> Iterator[None]:
         stack.enter_context(torch._inductor.config.patch(_SETTINGS))
         stack.enter_context(torch._dynamo.config.patch(suppress_errors=True))
         # kernels are kept until Python ends, and were never on a GPU
-        stack.enter_context(patch.object(CompiledKernel, "__del__", _always(None)))
+        stack.enter_context(patch.object(CompiledKernel, "__del__", _always(None), create=True))
         try:
             yield
         finally:

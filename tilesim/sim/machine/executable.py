@@ -158,6 +158,9 @@ class Facts:
     private: frozenset[int] = frozenset()
     #: registers that may hold the quotient of a division by zero
     open_registers: frozenset[int] = frozenset()
+    #: registers that are used on a path on which nothing sets them, as where a guard holds in no
+    #: lane of a warp
+    may_be_unset: frozenset[str] = frozenset()
     #: the addresses of declarations
     bases: dict[str, int] = field(default_factory=dict)
     #: what depends on where memory begins, a sentence each

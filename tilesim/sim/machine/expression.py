@@ -143,22 +143,24 @@ def evaluator(code: Code, expr: Expr) -> Evaluate:
     once for all its uses."""
     known = code.evaluators.get(id(expr))
     if known is None:
-        known = expr, compile_expr(expr, code.slots, code.mir.typing, code.opens)
+        known = expr, compile_expr(expr, code.slots, code.mir.typing, code.opens, code.may_be_unset)
         code.evaluators[id(expr)] = known
     return known[1]
 
 
 def compile_expr(
-    expr: Expr, slots: Mapping[str, int], typing: Typing, opens: Opens | None = None
-) -> Evaluate:
+    expr: Expr, slots: Mapping[str, int], typing: Typing, opens: Opens | None = None,
+    may_be_unset: frozenset[str] = frozenset(),
+) -> Evaluate:  # fmt: skip
     """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers.
 
     ``opens``: whether a division by zero gives an open number, or any; None: it raises
-    ZeroDivisionError in active lanes.
+    ZeroDivisionError in active lanes. ``may_be_unset``: registers that are open where no lane has
+    set them; of the others `UnassignedVariable` is raised.
     """
 
     def part(expr: Expr) -> Evaluate:
-        return compile_expr(expr, slots, typing, opens)
+        return compile_expr(expr, slots, typing, opens, may_be_unset)
 
     match expr:
         case Const(value):
@@ -173,7 +175,7 @@ def compile_expr(
         case Base(name):
             return lambda w: w.machine.plan.bases[name]
         case Var(name):
-            return _variable(name, slots[name])
+            return _variable(name, slots[name], may_be_unset)
         case Unary(op, operand):
             evaluate = _unary(op, part(operand))
         case Binary():
@@ -384,11 +386,15 @@ def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _variable(name: str, slot: int) -> Evaluate:
+def _variable(name: str, slot: int, may_be_unset: frozenset[str]) -> Evaluate:
+    is_open = name in may_be_unset
+
     def read(w: Warp) -> Any:
         value = w.registers[slot]
         if value is None:
-            raise UnassignedVariable(name)
+            if not is_open:
+                raise UnassignedVariable(name)
+            return opened(FULL, 0)
         return value
 
     return read
@@ -554,7 +560,8 @@ def used(evaluate: Evaluate, unset: frozenset[str]) -> Evaluate:
         value = evaluate(w)
         lanes = open_lanes(value) & w.mask
         if lanes and unset:
-            raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
+            where = "" if lanes == w.mask else f" in {name_lanes(lanes)}"
+            raise UnassignedVariable(f"{min(unset)}{where}")
         if lanes:
             raise UsesUndefined(lanes)
         return value.values if type(value) is Open else value
@@ -573,6 +580,8 @@ class OpenNumbers:
 
     def __init__(self, mir: Mir, deciding: frozenset[str] | None, unset: Collection[str]) -> None:
         self._mir, self._deciding = mir, deciding
+        #: those that are used on a path on which nothing sets them
+        self.at_entry = frozenset(unset)
         #: those that are made of what lanes may not have set
         self.unset = frozenset(closure(unset, self._carried_to))
         #: registers that may hold such a number in some lane

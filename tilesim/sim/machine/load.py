@@ -253,6 +253,7 @@ class Compiler(Operands):
         )
         code.slots = {v.name: i for i, v in enumerate(kernel.variables)}
         code.open_registers = frozenset(code.slots[name] for name in self.open.registers)
+        code.may_be_unset = self.open.at_entry
         code.bases = bases(kernel)
         located = next((i.loc for i in mir.code if i.loc.behind is not None), None)
         code.allocations = Allocations.of(kernel, None if located is None else located.around[0])

@@ -300,10 +300,10 @@ def idle(c: Operands, op: Op) -> Step:
 
 
 def _requirement(c: Operands, op: Op) -> Callable[[Warp], None]:
-    """Raises `UnassignedVariable` where a register that an instruction is given is set in no lane:
-    it may not evaluate its operands, which would find that."""
+    """Raises `UnassignedVariable` where a register that an instruction is given is set on no path
+    before: it may not evaluate its operands, which would find that."""
     read = {v.name: c.slot(v) for e in operand_expressions(op) for v in walk(e)
-            if isinstance(v, Var)}  # fmt: skip
+            if isinstance(v, Var) and v.name not in c.open.at_entry}  # fmt: skip
     sources = [*read.items()]
 
     def require_set(w: Warp) -> None:
@@ -337,7 +337,8 @@ def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, bool]])
     slots: dict[int, None] = {}
     before: dict[int, None] = {}
     for op in ops:
-        read = (v for e in operand_expressions(op) for v in walk(e) if isinstance(v, Var))
+        read = (v for e in operand_expressions(op) for v in walk(e)
+                if isinstance(v, Var) and v.name not in c.open.at_entry)  # fmt: skip
         before |= dict.fromkeys(slot for v in read if (slot := c.slot(v)) not in slots)
         slots |= dict.fromkeys(c.slot(var) for var in registers_set(op))
     sources, results, others = [*before], [*slots], len(ops) - 1
