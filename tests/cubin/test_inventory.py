@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from tests.gpu import needs
+from tilesim.cubin.disassembly import disassemble
+from tilesim.cubin.image import Image, Symbol
 from tilesim.cubin.inventory import Answer, Inventory, MbarrierRow, Site, inventory
+from tilesim.cubin.sass import Function
 
 from . import compiled
 
@@ -283,6 +287,45 @@ def test_an_elected_thread_arrives_once_for_its_warp() -> None:
         f"BARRIERS; if (t == 0) INIT(0, 5); __syncthreads(); {elect} if (e) ARRIVE(0); WAIT(0, 0);"
     )
     assert answers(found(body).mbarriers) == [("agrees", None)]
+
+
+def test_what_an_elected_thread_brings_to_a_uniform_register_all_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # @P0 R2UR UR5, R2, then UTCBAR [UR5] without a guard: one arrival for the warp
+    body = """
+    BARRIERS; if (t == 0) for (int i = 0; i < 4; ++i) INIT(i, COUNT); __syncthreads();
+    if (t < 32) {
+      unsigned stage = g[t] & 3;
+      #pragma unroll 1
+      for (int i = 0; i < n; ++i) {
+        WAIT(i & 3, i / 4 % 2 ^ 1);
+        asm volatile("{.reg .pred p; elect.sync _|p, -1; @p tcgen05.commit.cta_group::1"
+            ".mbarrier::arrive::one.shared::cluster.b64 [%0];}" :: "r"(s + 8 * stage) : "memory");
+        stage = stage + 1 & 3;
+      }
+    }
+    """
+    counts: dict[int, Answer] = {1: "agrees", 2: "differs", 32: "differs"}
+    kernels = "".join(f"KERNEL(k{n}, 160) {{ {body.replace('COUNT', str(n))} }}\n" for n in counts)
+    image = compiled.image(f"{HEAD}{kernels}", "sm_100a", lines=False)
+
+    def without_broadcast(image: Image, of: tuple[Symbol, ...]) -> tuple[Function, ...]:
+        """As other versions of ptxas write it."""
+        return tuple(
+            replace(one, code={
+                pc: replace(i, opcode="R2UR") if i.base == "R2UR" else i
+                for pc, i in one.code.items()
+            })
+            for one in disassemble(image, of)
+        )  # fmt: skip
+
+    monkeypatch.setattr("tilesim.cubin.inventory.disassemble", without_broadcast)
+    for kernel in compiled.kernels(image):
+        (row,) = inventory(image, kernel).mbarriers
+        (commit,) = of_kind(row.sites, "tcgen05.commit")
+        assert commit.lanes(row.places[0]) == {0: 1}
+        assert row.arrivals.answer == counts[int(kernel.name[1:])]
 
 
 def test_arrivals_from_other_ctas_are_not_counted() -> None:

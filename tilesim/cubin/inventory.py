@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic
 from typing import Literal
 
-from tilesim.cubin.arithmetic import Term, both, constant, read, source
+from tilesim.cubin.arithmetic import Term, both, constant, read, reads, source
 from tilesim.cubin.disassembly import disassemble
 from tilesim.cubin.image import Image, KernelInfo, Symbol, Triple
 from tilesim.cubin.operands import Immediate, MbarrierOperand, Register, mbarrier_operand, parse
@@ -263,20 +263,32 @@ class _Sites:
         if self._values is None:
             return 0
         found = self._values.executing(one.pc)
-        if one.base not in _ONCE_A_WARP:
+        if one.base not in _ONCE_A_WARP or one.pc in self._values.lane_loops:
             return found
-        operands = [o for text in one.operands for o in re.findall(r"U?R\d+", text)]
-        each = [self._values.value(o, one.pc) for o in operands]
         first = 0
         for start in range(0, self._values.count, LANES):
             of_warp = found & ((1 << LANES) - 1) << start
-            lanes = [*numbers_of(of_warp)]
-            several = any(
-                isinstance(values, tuple) and len({values[lane] for lane in lanes}) > 1
-                for values in each
-            )
-            first |= of_warp if several else of_warp & -of_warp
+            first |= of_warp & -of_warp
         return first
+
+    def _agree_in_warps(self, one: Instruction, place: Term | None) -> bool:
+        """Whether each uniform register that an instruction reads is the same in all threads of a
+        warp that execute it, as it is in hardware; a loop over lanes makes it that of each."""
+        if self._values is None:
+            return True
+        if one.pc in self._values.lane_loops:
+            return self._values.takes_each_lane(one.pc)
+        executing = self._values.executing(one.pc)
+        names = {name for text in one.operands for name in re.findall(r"UR\d+", text)}
+        names |= {name for name in reads(place) if name.startswith("UR")} if place else set()
+        for values in (self._values.value(name, one.pc) for name in sorted(names)):
+            if not isinstance(values, tuple):
+                continue
+            for start in range(0, self._values.count, LANES):
+                of_warp = numbers_of(executing & ((1 << LANES) - 1) << start)
+                if len({values[thread] for thread in of_warp}) > 1:
+                    return False
+        return True
 
     def _places(
         self, term: Term, pc: int, threads: int
@@ -315,8 +327,10 @@ class _Sites:
         remote: bool = False,
     ) -> Site:  # fmt: skip
         places, of = (None, {}) if place is None else self._places(place, one.pc, threads)
-        certain = self._values is not None and all(
-            self._values.in_step(one.pc, mask) for mask in of.values()
+        certain = (
+            self._values is not None
+            and self._agree_in_warps(one, place)
+            and all(self._values.in_step(one.pc, mask) for mask in of.values())
         )
         return Site(
             one.pc, str(one), kind, None if places is None else tuple(places), amount, arrives,

@@ -384,7 +384,11 @@ class ThreadValues:
             guard = self._of(one.guard, one.pc, state)
         for name, values in new.items():
             old = state.get(name)
-            state[name] = values if guard == 1 else self._chosen(guard, values, old, one.pc, name)
+            if guard != 1:
+                values = self._chosen(guard, values, old, one.pc, name)
+                if name.startswith("U"):
+                    values = self._of_warps(guard, new[name], old, values, coming, one.pc, name)
+            state[name] = values
 
     def _chosen(self, guard: Values, new: Values, old: Values, pc: int, name: str) -> Values:
         """What a register holds behind an instruction with a guard."""
@@ -399,6 +403,37 @@ class ThreadValues:
             return self._named((pc, name, "guard", chosen, one, other))
 
         return self._each(of, (guard, new, old))
+
+    def _of_warps(
+        self, guard: Values, new: Values, old: Values, each: Values, coming: int, pc: int, name: str
+    ) -> Values:
+        """What a uniform register holds behind an instruction with a guard: a warp has one of it,
+        which is new if any of its threads executes the instruction, as the elected one does with
+        ``@P0 R2UR``. Where a loop gives each lane its own, it stays what each thread has."""
+        if not any(isinstance(values, tuple) for values in (guard, new, old)):
+            return each
+        guards, news, olds, result = (
+            list(values) if isinstance(values, tuple) else [values] * self.count
+            for values in (guard, new, old, each)
+        )
+        for start in range(0, self.count, LANES):
+            warp = range(start, min(start + LANES, self.count))
+            here = [thread for thread in warp if coming >> thread & 1]
+            made = {news[thread] for thread in here}
+            if len(made) != 1 or len({guards[thread] for thread in here}) == 1:
+                continue
+            (value,) = made
+            guarded = {guards[thread] for thread in here}
+            kept = {olds[thread] for thread in here}
+            if any(one is not None and one > 0 for one in guarded):
+                met = value
+            elif None in guarded or None in kept or value is None:
+                met = None
+            else:
+                met = self._named((pc, name, "guard of warp", start, value, frozenset(kept)))
+            for thread in warp:
+                result[thread] = met
+        return self._packed(result, self.all)
 
     def _made(self, one: Instruction, name: str, state: State, coming: int) -> Values:
         """What an instruction writes into a register, without its guard."""
@@ -448,7 +483,7 @@ class ThreadValues:
     def _elected(self, one: Instruction, state: State, coming: int) -> Values:
         """The first thread of each warp; in a loop over lanes each of those that are left."""
         left: Values = self._of(one.guard, one.pc, state) if one.guard else 1
-        if one.guard and one.pc in self._lane_loops:
+        if one.guard and one.pc in self.lane_loops:
             return 1
         here = coming & self._may(left, True)
         first = 0
@@ -458,16 +493,29 @@ class ThreadValues:
         return self._packed([first >> n & 1 for n in range(self.count)], coming)
 
     @cached_property
-    def _lane_loops(self) -> frozenset[int]:
-        """The ``ELECT`` of loops in which each lane in turn is elected."""
-        found: set[int] = set()
+    def lane_loops(self) -> Mapping[int, tuple[int, int]]:
+        """The places between the ``ELECT`` and the end of loops in which each lane in turn is
+        elected, with the beginning and the end of their loop."""
+        found: dict[int, tuple[int, int]] = {}
         for pc, one in self.function.code.items():
             if one.opcode == "BRA.U.ANY" and one.target is not None and one.guard:
                 for at in range(one.target, pc, WIDTH):
                     other = self.function.code.get(at)
                     if other is not None and other.base == "ELECT" and other.guard == one.guard:
-                        found.add(at)
-        return frozenset(found)
+                        found |= dict.fromkeys(range(at, pc, WIDTH), (one.target, pc))
+        return found
+
+    def takes_each_lane(self, pc: int) -> bool:
+        """Whether the loop over lanes around a place begins with all lanes that come to it."""
+        begin, end = self.lane_loops[pc]
+        guard = self.function.code[end].guard
+        before = [at for at in self._leading.get(begin, ()) if not begin <= at <= end]
+        return bool(before) and all(
+            self._same(values, mask) and self._may(values, False) & mask == 0
+            for at in before
+            if (mask := self._edges.get((at, begin), 0)) and at in self._ends
+            for values in (self._ends[at].get(guard),)
+        )
 
     def _of_warp(self, one: Instruction, name: str, state: State, coming: int) -> Values:
         """What the threads of a warp make together."""
