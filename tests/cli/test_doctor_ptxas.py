@@ -74,7 +74,7 @@ def test_doctor_of_a_ptxas_that_loses_an_order(tilesim_cli: Invoke, tmp_path: Pa
     path = stand_in(tmp_path, sm_100a="wait_behind_branch")
     result = tilesim_cli("doctor", "--ptxas", path)
     assert result.exit_code == 1
-    assert "WRONG: LDTM.x2 R6, tmem[UR4]: tensor memory that is still" in result.stdout
+    assert "WRONG: LDTM.x2 R6, tmem[UR4]: other warps get tensor memory that is" in result.stdout
 
 
 def test_doctor_of_what_is_no_ptxas(tilesim_cli: Invoke, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_it_is_recorded_with_its_line_and_documented(rotate: type[Op]) -> None:
     (op,) = (o for o in instructions(_program()) if isinstance(o, rotate))
     assert op.loc.file.endswith("test_definitions.py")
     row = "| `k.spin.rotate(result, value, by=1, *, negate=False, mask=0xFFFFFFFF)` | "
-    assert row + "`rotate.sync[.negate].{sem}.b32` | The `value`" in page()
+    assert row + "`rotate.sync[.negate].{sem}` | The `value`" in page()
 
 
 def test_it_is_printed_and_parsed(rotate: type[Op]) -> None:

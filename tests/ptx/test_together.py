@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.ptx.test_check import lines, program
+from tests.ptx.test_check import lines, program, report
 from tests.ptx.test_replicated_products import MINE, MORE, ONCE, OURS, body, multiplied
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.ops.compute import Data
@@ -171,3 +171,21 @@ def test_nothing_is_proved_that_was_not_before(seed: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(Together, "add", apart)
     each = multiplied(text)
     assert (together.verdict, together.rules) == (each.verdict, each.rules)
+
+
+@pytest.mark.parametrize("stores", ["%p1", "!%p1"])
+def test_what_is_computed_of_a_register_that_no_lane_has_set(stores: str) -> None:
+    """One of two warps loads; both compute; what the other one computes it may not store."""
+    text = (
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; mov.u32 %r4, smem;\n"
+        "shl.b32 %r3, %r1, 2; add.u32 %r4, %r4, %r3; ld.param.u64 %rd1, [x];\n"
+        "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3;\n"
+        "@!%p1 bra S;\nld.global.f32 %f1, [%rd4];\nS:\nex2.approx.f32 %f2, %f1;\n"
+        f"@{stores} st.shared.f32 [%r4], %f2;\nret;\n"
+    )
+    found = report(text, warps=2, params=(".param .u64 x",), values=(Pointer("x", 4096),))
+    if stores == "%p1":
+        assert found.verdict == "proved"
+    else:
+        (finding,) = found.findings
+        assert finding.message == "st reads %f2 before it is assigned"

@@ -1,4 +1,4 @@
-"""Division by zero: PTX leaves the number open; whoever uses it in an active lane is told so."""
+"""Division by zero: PTX leaves the number open; a use of it in an active lane is named."""
 
 from __future__ import annotations
 
@@ -54,6 +54,13 @@ def through_registers(k: Builder, out: GlobalTensor) -> None:
     r = k.var("r", q + 1)
     own(k, out, 0)
     own(k, out, -r)
+
+
+def set_by_half_of_the_lanes(k: Builder, out: GlobalTensor) -> None:
+    q = k.var("q", dtype=ts.s32)
+    with k.if_(k.lane_id < 16):
+        k.assign(q, quotient(k))
+        own(k, out, q)
 
 
 def addressed(k: Builder, out: GlobalTensor) -> None:
@@ -213,7 +220,7 @@ def turns_without_it(k: Builder, out: GlobalTensor) -> None:
 
 
 USED = (
-    stored, remainder, of_one_divisor, through_registers, addressed, branched_on, bound_of_a_loop,
+    stored, remainder, of_one_divisor, through_registers, set_by_half_of_the_lanes, addressed, branched_on, bound_of_a_loop,
     chosen, condition_of_a_select, not_cut_short, divisor_is_open, kept_in_one_lane, shuffled,
     in_the_last_turn, after_many_turns, handed_on,
 )  # fmt: skip

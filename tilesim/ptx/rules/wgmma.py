@@ -60,13 +60,16 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
     else:
         a = matrix(low, operands[1], WGMMA, kind, (64, k), trans=a_trans)
     b = matrix(low, operands[2], WGMMA, other, (n, k), trans=b_trans)
+    accumulate = low.predicate(operands[3])
     yield WgmmaMmaAsync(
-        acc=acc, a=a, b=b, accumulate=low.predicate(operands[3]), a_trans=a_trans,
-        b_trans=b_trans, loc=low.loc,
-    )  # fmt: skip
-    # what the result's registers hold then, the product says; it needs those of A
+        acc=acc, a=a, b=b, accumulate=accumulate, a_trans=a_trans, b_trans=b_trans, loc=low.loc
+    )
+    # what the result's registers hold then, the product says; it needs those of A, and its own
+    # where it always adds to them
     registers = [low.items(operand)[0] for operand in operands[:2] if isinstance(operand, Items)]
     result, *sources = map(low.register, registers)
+    if accumulate == Const(1):
+        sources.append(result)
     yield Data(
         opcode="wgmma.mma_async", results=(result,), sources=tuple(sources) or (Const(0),),
         partly=True, loc=low.loc,

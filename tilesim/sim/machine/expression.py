@@ -119,7 +119,7 @@ def assign(w: Warp, slot: int, value: Any) -> None:
     elif held is not None:
         w.registers[slot] = merged(mask_array(w.mask), value, held)
     else:  # the others have not set it
-        w.registers[slot] = opened(FULL & ~w.mask, plain(value))
+        w.registers[slot] = opened(FULL & ~w.mask | open_lanes(value), plain(value))
 
 
 def _lanes_of_one(holds: Any) -> int:

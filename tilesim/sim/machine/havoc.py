@@ -56,6 +56,7 @@ from tilesim.sim.machine.unknown import (
     first_of,
     open_lanes,
     require_known,
+    unset_lanes,
 )
 from tilesim.sim.machine.view_access import ViewAccess
 
@@ -470,7 +471,7 @@ class HavocRegion:
         for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
             far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
             if far is not away or not _same_registers(a, b):
-                registers.append(self._value.opened(_unset_lanes(a) & _unset_lanes(b)))
+                registers.append(self._value.opened(unset_lanes(a) & unset_lanes(b)))
                 continue
             registers.append(a)
             if far is not None:
@@ -482,11 +483,6 @@ def _covers(earlier: _State, state: _State) -> bool:
     """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
     gone on from: what is another number in some cluster is not known by then."""
     return all(map(_same_registers, earlier.registers, state.registers))
-
-
-def _unset_lanes(register: Any) -> int:
-    """The lanes that have not set a register."""
-    return FULL if register is None else open_lanes(register)
 
 
 def _same_registers(one: Any, other: Any) -> bool:

@@ -19,7 +19,7 @@ from tilesim.arith.sums import Sums
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.records import dataclass
-from tilesim.sim.machine.lanes import Lanes, mask_array
+from tilesim.sim.machine.lanes import FULL, Lanes, mask_array
 
 
 class UnknownSteers(Exception):
@@ -130,6 +130,11 @@ class Open:
 def open_lanes(value: object) -> int:
     """The lanes in which a value is open."""
     return value.lanes if isinstance(value, Open | Unknown) else 0
+
+
+def unset_lanes(register: object) -> int:
+    """The lanes that have not set a register, or in which it is open."""
+    return FULL if register is None else open_lanes(register)
 
 
 def opened(lanes: int, values: Any) -> Any:

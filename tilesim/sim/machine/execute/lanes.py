@@ -25,7 +25,7 @@ from tilesim.sim.machine.expression import assign, evaluator, fit_value
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, open_lanes, opened, plain
+from tilesim.sim.machine.unknown import Unknown, open_lanes, opened, plain, unset_lanes
 from tilesim.sim.machine.view_access import uniform_value
 
 #: where all 32 lanes of a warp are asked for
@@ -378,7 +378,7 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
             require_set(w)
             lanes = 0
             for source in sources:
-                lanes |= open_lanes(w.registers[source])
+                lanes |= unset_lanes(w.registers[source])
             assign(w, slot, unknown.opened(lanes))
 
         return Act(lose)
