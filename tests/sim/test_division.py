@@ -220,9 +220,9 @@ def turns_without_it(k: Builder, out: GlobalTensor) -> None:
 
 
 USED = (
-    stored, remainder, of_one_divisor, through_registers, set_by_half_of_the_lanes, addressed, branched_on, bound_of_a_loop,
-    chosen, condition_of_a_select, not_cut_short, divisor_is_open, kept_in_one_lane, shuffled,
-    in_the_last_turn, after_many_turns, handed_on,
+    stored, remainder, of_one_divisor, through_registers, set_by_half_of_the_lanes, addressed,
+    branched_on, bound_of_a_loop, chosen, condition_of_a_select, not_cut_short, divisor_is_open,
+    kept_in_one_lane, shuffled, in_the_last_turn, after_many_turns, handed_on,
 )  # fmt: skip
 THROWN_AWAY = (
     masked_out, not_chosen, register_not_chosen, one_number_not_chosen, guarded,

@@ -46,7 +46,6 @@ from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.expression import assign
 from tilesim.sim.machine.footprint import EVERY, Access
 from tilesim.sim.machine.interface import Stop
-from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import (
