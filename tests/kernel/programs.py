@@ -1824,17 +1824,17 @@ def ticket_of_lane_0(k: Builder, *, from_lane: int, mode: Literal["idx", "up"]) 
     k.mem.store(x[k.lane_id + drawn], 1)
 
 
-@wrong("unset")
+@wrong("unset", not_covered="which nothing has set")
 def a_register_of_a_lane_that_has_not_set_it(k: Builder, *, right: bool) -> None:
     ticket_of_lane_0(k, from_lane=0 if right else 1, mode="idx")
 
 
-@wrong("unset")
+@wrong("unset", not_covered="which nothing has set")
 def a_register_of_the_lanes_below_that_have_not_set_it(k: Builder, *, right: bool) -> None:
     ticket_of_lane_0(k, from_lane=0, mode="idx" if right else "up")
 
 
-@wrong("unset")
+@wrong("unset", not_covered="which nothing has set")
 def a_register_that_is_taken_in_one_part_of_a_warp(k: Builder, *, right: bool) -> None:
     """Each half takes from its first lane (shfl.sync with a clamp), of which one has set it."""
     k.launch(warps=1)
@@ -1847,7 +1847,7 @@ def a_register_that_is_taken_in_one_part_of_a_warp(k: Builder, *, right: bool) -
     k.mem.store(x[k.lane_id + drawn], 1)
 
 
-@wrong("unset", classes=(((0, 1),), ((0, 1),)))
+@wrong("unset", not_covered="which nothing has set", classes=(((0, 1),), ((0, 1),)))
 def a_register_that_is_taken_from_another_lane_in_another_cluster(
     k: Builder, *, right: bool
 ) -> None:

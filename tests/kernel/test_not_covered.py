@@ -130,6 +130,7 @@ _SAID = (
     ("stores to constant memory", "constant memory at which"),
     ("counts of a token", "PendingCount"),
     ("shuffles of a lane that data decides", "data decides of which lane"),
+    ("shuffles of registers that the lane asked has not set", "which nothing has set"),
     ("member masks that name lanes that have ended", "member mask"),
     ("a warp that joins a named barrier twice in a round", "joins twice in a round"),
     (
@@ -484,6 +485,21 @@ def a_shuffle_from_a_lane_that_is_loaded(k: Builder, covered: bool) -> None:
     k.mem.load(at, g[k.lane_id])
     with k.if_(k.lane_id < 16):
         k.mem.shuffle(x, at, 0 if covered else at & 7)
+
+
+@lacking("shuffles of registers that the lane asked has not set")
+def a_sum_of_what_one_lane_has_loaded(k: Builder, covered: bool) -> None:
+    """As Triton 3.6 adds over warps; what the others get of it is not used."""
+    k.launch(warps=1)
+    g, x, late, other = global_words(k, "g", 32), words(k, "x", 32), k.var("late"), k.var("other")
+    if covered:
+        k.assign(late, 0)
+    with k.if_(k.lane_id.eq(0)):
+        k.mem.load(late, g[0])
+    k.mem.shuffle(other, late, 1, "bfly")
+    total = k.var("total", late + other)
+    with k.if_(k.lane_id < 2):
+        k.mem.store(x[k.lane_id], total if covered else 0)
 
 
 @lacking("member masks that name lanes that have ended")

@@ -358,9 +358,11 @@ def _reads_registers(x: Execution) -> None:
         for name, lanes in own:
             is_set(w, name, [i for i in x.lanes if i < lanes], x.where, x.unless)
         differ = taken and x.machine.operands.may_differ(x.op, w)
-        for one in (w.each if differ else (w,)) if taken else ():
-            for name in taken:
+        for one, name in [(o, n) for o in (w.each if differ else (w,)) for n in taken]:
+            try:
                 is_set(w, name, _taken_from(x, one), x.where, x.unless)
+            except Refuted as unset:  # which matters only where something depends on it
+                raise NotCovered(unset.what) from None
 
 
 def _registers_read(x: Execution) -> tuple[list[tuple[str, int]], list[str]]:
