@@ -86,8 +86,8 @@ all its lanes. Counts are per active lane: `k.mbarrier.arrive(b)` by a whole war
 inside `k.elected()` it is one.
 
 In the column PTX `{...}` are choices, `[...]` may be left out; semantics, scopes, spaces and types
-are not shown. Numbers such as A9 are those of [the
-semantics](../semantics.md). The docstring of a call has operands, shapes and layouts:
+are not shown; it is empty where the instruction has the name of the call. Numbers such as A9 are
+those of [the semantics](../semantics.md). The docstring of a call has operands, shapes and layouts:
 `help(ts.Builder('k').tma.load)`.
 
 ```python
@@ -227,7 +227,7 @@ def _table(title: str, about: str, rows: list[Row]) -> str:
         lines += [about, ""]
     declares = title == "Declarations"
     lines += ["| call | meaning |", "|---|---|"] if declares else _HEADER
-    values: dict[str, list[str]] = {}
+    values: dict[tuple[str, str], list[str]] = {}
     for name, function in rows:
         cells = [f"`{name}{_signature(function)}`", _about(function)]
         if not declares:
@@ -237,10 +237,12 @@ def _table(title: str, about: str, rows: list[Row]) -> str:
             values.setdefault(choice, []).append(name.rpartition(".")[2])
     if values:
         lines.append("")
-    names = Counter(choice.partition(":")[0] for choice in values)
-    for choice, users in values.items():
-        several = names[choice.partition(":")[0]] > 1
-        lines.append(f"* {choice}" + f" ({', '.join(dict.fromkeys(users))})" * several)
+    names = Counter(parameter for parameter, _ in values)
+    shared: dict[tuple[str, str], list[str]] = {}
+    for (parameter, options), users in values.items():
+        named = f" ({', '.join(dict.fromkeys(users))})" if names[parameter] > 1 else ""
+        shared.setdefault((options, named), []).append(f"`{parameter}`")
+    lines += [f"* {', '.join(ps)}: {options}{named}" for (options, named), ps in shared.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -259,7 +261,8 @@ def _ptx(name: str, ops: tuple[type[Op], ...]) -> str:
     special = _SPECIAL_PTX.get(name.removeprefix("k."))
     if special is not None:
         return special
-    return ", ".join(f"`{_spelled(op)}`" for op in ops) or "none"
+    spelled = ", ".join(f"`{_spelled(op)}`" for op in ops) or "none"
+    return "" if spelled == f"`{name.removeprefix('k.')}`" else spelled
 
 
 def _spelled(op: type[Op]) -> str:
@@ -291,8 +294,8 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("``", "`").split()).replace("SEMANTICS ", "").replace("|", r"\|")
 
 
-def _choices(function: Callable[..., Any]) -> Iterator[str]:
-    """Parameters that take one of a few words, with the words."""
+def _choices(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+    """Parameters that take one of a few words, with the words as a code span."""
     function = inspect.unwrap(function)
     try:
         hints = get_type_hints(function)
@@ -301,7 +304,7 @@ def _choices(function: Callable[..., Any]) -> Iterator[str]:
     for name, hint in hints.items():
         options = [h for h in (hint, *get_args(hint)) if get_origin(h) is Literal]
         for option in options:
-            yield f"`{name}`: `{', '.join(map(str, get_args(option)))}`"
+            yield name, f"`{', '.join(map(str, get_args(option)))}`"
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def text_of(thing: Any) -> Iterator[str]:
 def entry(name: str, thing: Any) -> Iterator[str]:
     """A function or a class: signature, text, and what a class has."""
     yield f"\n## `{name}`\n"
-    if not isinstance(thing, type) or name != "tilesim.Report":
+    if name not in ("tilesim.Report", "tilesim.Kernel"):  # made by `check` and `kernel`
         yield f"```text\n{name}{signature(thing)}\n```\n"
     yield from (line.replace("``", "`") for line in text_of(thing))
     if isinstance(thing, type):

@@ -8,6 +8,7 @@ function of the code. A test compares the page with this output.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ A row names one check of the bug, one report, and the [findings](findings.md): *
 which parts of them have no encoding.
 """
 
+#: of the text of a link, whose address has it as well
+_OWNER = re.compile(r"^\[[\w-]+/")
 _COLUMNS = "| bug | kernel | found |\n|---|---|---|\n"
 _IDIOMS = "| idiom | kernel | verdict |\n|---|---|---|\n"
 
@@ -126,6 +129,7 @@ def _row(bug: Bug, outcomes: tuple[Outcome, ...]) -> str:
     marks += [mine[0].verdict] if mine[0].verdict == "rejected" else []
     found += f" ({', '.join(marks)})" if marks else ""
     first, *others = bug.links
+    first = _OWNER.sub("[", first)
     link = f"{first}, {len(others)} more" if others else first
     return f"| {bug.name} {bug.title}: {link} | `{target}` | {found} |\n"
 

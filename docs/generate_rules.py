@@ -24,7 +24,7 @@ _NO_RULE = "A rule is stated by the text, derived"
 #: in Markdown: how a paragraph begins, links, and what is bold
 _LEAD, _LINK, _BOLD = re.compile(r"^\*\*[\w ]+\.\*\* "), re.compile(r"\[([^]]*)\]\([^)]*\)"), "**"
 #: of a place that states a rule; the text of rules is without
-_ANCHOR = re.compile(r'<a id="\w+"></a>')
+_ANCHOR = re.compile(r"<a id=\w+></a>")
 
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
@@ -87,7 +87,7 @@ def anchored(text: str) -> str:
                 places.setdefault(f"{letter}{number}", begins + found.start())
         begins += len(line)
     for rule, place in sorted((other | own).items(), key=lambda item: (-item[1], item[0])):
-        text = f'{text[:place]}<a id="{rule.lower()}"></a>{text[place:]}'
+        text = f"{text[:place]}<a id={rule.lower()}></a>{text[place:]}"
     return text
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/soundness.md`` and ``docs/soundness/campaigns.md``:
+"""Writes the tables of ``docs/soundness.md`` and ``benchmarks/campaigns.md``:
 ``python -m docs.generate_soundness``.
 
 What proofs assume comes from `tilesim.checker.assumptions`, every recorded campaign of random
@@ -15,8 +15,8 @@ from docs.regions import replaced
 from tilesim.checker.assumptions import ASSUMPTIONS
 
 PAGE = Path(__file__).parent / "soundness.md"
-CAMPAIGNS = PAGE.parent / "soundness" / "campaigns.md"
 RECORD = PAGE.parents[1] / "benchmarks" / "campaigns.json"
+CAMPAIGNS = RECORD.with_suffix(".md")
 
 
 def page(text: str) -> str:

@@ -1,7 +1,7 @@
 """Predicted and measured times: ``python -m benchmarks.calibration.table MEASURED``.
 
 Reads what `benchmarks.calibration.measure` wrote, predicts its rows, keeps both in ``h200.json``,
-or with ``--unseen`` in ``h200-unseen.json``, and writes docs/predicted-times.md. Needs no GPU.
+or with ``--unseen`` in ``h200-unseen.json``, and writes ``README.md`` beside them. Needs no GPU.
 ``--page`` writes the page from what is kept.
 """
 
@@ -23,7 +23,7 @@ from tilesim.predict.predict import predict
 KEPT = Path(__file__).parent / "h200.json"
 #: the same of shapes with which the model was not made
 UNSEEN = Path(__file__).parent / "h200-unseen.json"
-PAGE = Path(__file__).parents[2] / "docs" / "predicted-times.md"
+PAGE = Path(__file__).parent / "README.md"
 #: microseconds up to which rows are predicted: longer ones take minutes
 MOST = 2400.0
 #: rows by which the clock under load was fitted
@@ -70,7 +70,7 @@ def _figures(rows: Sequence[Row]) -> str:
 
 
 def page(kept: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """docs/predicted-times.md; ``other``: of shapes with which the model was not made."""
+    """benchmarks/calibration/README.md; ``other``: of shapes with which the model was not made."""
     text = (Path(__file__).parent / "predicted-times.md").read_text()
     rows, facts = kept["rows"], kept["environment"]
     where = (

@@ -37,7 +37,7 @@ def printed() -> frozenset[str]:
 
 def test_every_rule_has_an_anchor() -> None:
     page = (ROOT / "docs" / "semantics.md").read_text()
-    anchors = re.findall(r'<a id="(\w+)"></a>', page)
+    anchors = re.findall(r"<a id=(\w+)></a>", page)
     assert len(anchors) == len(set(anchors))
     assert len(printed()) > 80
     assert {rule.lower() for rule in printed() | SWITCHES.keys()} <= set(anchors)

@@ -47,9 +47,9 @@ def session(folder: Path) -> str:
     return text
 
 
-def test_the_kernel_is_the_one_of_the_example() -> None:
+def test_the_kernel_is_a_part_of_the_example() -> None:
     ((name, text),) = FILE.findall(PAGE.read_text())
-    assert (ROOT / name).read_text() == text
+    assert text in (ROOT / name).read_text()
 
 
 def test_the_triton_example_prints_what_the_page_says(tmp_path: Path) -> None:

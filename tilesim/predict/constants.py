@@ -75,7 +75,7 @@ class Constants:
     next_cta: float = 420  #: from the end of a CTA to the start of the next ("waves")
 
     # the SM clock under load, in MHz: the GPU is at its power limit. Fitted by least squares to the
-    # GEMMs of 2048^3 and 4096^3 in docs/predicted-times.md; the probe "load" is faster, because
+    # GEMMs of 2048^3 and 4096^3 in benchmarks/calibration; the probe "load" is faster, because
     # its operands stay the same
     clock_least: float = 1200
     clock_most: float = 1900

@@ -1,7 +1,48 @@
 """Parsing of a ``.tile`` text into a `Program`.
 
 Expressions are parsed by operator precedence with explicit stacks, without folding; operands by one
-reader per type, chosen by the form of the field.
+reader per type, chosen by the form of the field. The grammar, in EBNF:
+
+    text        = "tile" "1" NL { source NL } kernel NL { declaration NL } "body" block ;
+    source      = "source" INT STRING [ STRING ] ;
+    kernel      = "kernel" name ":" arguments [ at ] ;
+    declaration = keyword name [ ":" arguments ] [ at ] ;
+    keyword     = "global" | "scalar" | "map" | "shared" | "mbarriers" | "fragment" | "var" ;
+    block       = "{" [ at ] NL { statement NL } "}" ;
+    statement   = MNEMONIC arguments [ at ] | "break" [ at ]
+                | "for" name "in" "range" "(" expr [ "," expr [ "," expr ] ] ")" [ "nosync" ] block
+                | "while" expr [ "nosync" ] block
+                | "if" expr [ "nosync" ] block [ "else" block ]
+                | "role" STRING "warps" ( "none" | warps { "," warps } ) block ;
+    warps       = integer [ ".." integer ] ;
+    at          = "@" INT ":" INT ;
+
+    arguments   = [ argument { "," argument } ] ;
+    argument    = [ WORD "=" ] operand ;
+    operand     = expr | mbar | view | name | tuple | inline | integer | real | STRING | WORD
+                | "true" | "false" | "none" ;
+    mbar        = name "[" expr "]" [ peer ] ;
+    view        = name "[" [ index { "," index } ] "]" [ peer ] ;
+    index       = ":" | expr [ ":+" INT ] ;
+    peer        = ".at" "(" expr ")" ;
+    tuple       = "{" [ operand { "," operand } ] "}" ;
+    inline      = "tmem" "(" arguments ")" ;
+
+    expr        = unary { binary unary } ;
+    binary      = "or" | "and" | "==" | "!=" | "<" | "<=" | ">" | ">="
+                | "|" | "^" | "&" | "<<" | ">>" | "+" | "-" | "*" | "//" | "%" ;
+    unary       = { "not" | "-" | "~" } primary ;
+    primary     = integer | real | "true" | "false" | name | "%" WORD | "(" expr ")"
+                | ( "min" | "max" ) "(" expr "," expr ")"
+                | "select" "(" expr "," expr "," expr ")" ;
+    integer     = [ "-" ] INT ;
+    real        = [ "-" ] ( FLOAT | "inf" | "nan" ) ;
+
+    name        = WORD | "`" characters "`" ;
+    WORD        = letter { letter | digit } { ( "." | "::" ) letter_or_digit { letter_or_digit } } ;
+    INT         = digit { digit } | "0x" hexdigit { hexdigit } ;
+    FLOAT       = digits [ "." digits ] [ "e" [ "+" | "-" ] digits ] ;
+    STRING      = '"' characters '"' ;
 """
 
 from __future__ import annotations
