@@ -1,7 +1,7 @@
 """The bugs that the kernels of `tilesim.kernels.bugs` encode: title, family, where they were found.
 
-`docs/bugs.md` is made from this table and from the cases of the gallery, whose ``source`` names the
-entries here.
+`benchmarks/bugs.md` is made from this table and from the cases of the gallery, whose ``source``
+names the entries here.
 """
 
 from __future__ import annotations

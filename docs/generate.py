@@ -195,6 +195,8 @@ _COMMON_QUALIFIERS = re.compile(
     r"\[\.(?:sem|scope|space)\]|\.\{(?:type|kind|scope|cta_group)\}|\.cta_group::\{cta_group\}"
     r"|(?<=\w)\.aligned|\.(?:b64|b32|b128|u32|u64)$"
 )
+#: a part of a section of the semantics, which the page has not as such
+_SECTION = re.compile(r" \((?:SEMANTICS )?[A-J]\.\d(?:, [A-J]\.\d)*\)|\b[A-J]\.\d, ")
 _HEADER = ["| call | PTX | meaning |", "|---|---|---|"]
 Row = tuple[str, Callable[..., Any]]
 
@@ -291,7 +293,8 @@ def _name(reference: str) -> str:
 def _plain(text: str) -> str:
     """A docstring as one line of Markdown."""
     text = re.sub(r"(?<!`)`([^`]+)`(?!`)", lambda m: f"`{_name(m[1])}`", text)
-    return " ".join(text.replace("``", "`").split()).replace("SEMANTICS ", "").replace("|", r"\|")
+    text = _SECTION.sub("", text.replace("``", "`"))
+    return " ".join(text.split()).replace("SEMANTICS ", "").replace("|", r"\|")
 
 
 def _choices(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:

@@ -36,9 +36,9 @@ before: which warps of which CTAs wait for what, at which line, what the barrier
 line has to be changed.
 
 * `own`: one for each way to hang, in `tests/silicon/hangs/programs`, with a right twin that ends
-* `emitted`: bugs of the collection (`docs/bugs.md`) that deadlock, as tilesim emits them; the right
-  answer is the deadlock that `check` finds in their PTX, and the culprit the line that is marked in
-  their sources
+* `emitted`: bugs of the collection (`benchmarks/bugs.md`) that deadlock, as tilesim emits them; the
+  right answer is the deadlock that `check` finds in their PTX, and the culprit the line that is
+  marked in their sources
 * `bugs`: CUDA kernels with bugs of public projects, reduced
 * `triton`: Triton and Gluon kernels
 

@@ -262,7 +262,21 @@ def test_two_tiles_that_meet_if_different_ctas_draw_them() -> None:
 
 
 def test_covers_names_how_many_tiles_one_cta_was_given() -> None:
-    assert "up to 10, 15, 16 for one cluster" in check(scheduler.build(tiles=16, ctas=2)).covers
+    """A proof for which not all numbers were tried leans on that."""
+    report = check(scheduler.build(tiles=16, ctas=2))
+    assert "up to 10, 15, 16 for one cluster" in report.covers
+    (one,) = (one for one in report.leanings if one.name == "ticket-order")
+    assert one.conditional
+    assert [loc.file.endswith("test_tickets.py") for loc in one.locs] == [True]
+
+
+@pytest.mark.parametrize(("tiles", "ctas"), [(3, 4), (16, 1)])
+def test_a_proof_for_which_all_numbers_of_tiles_were_tried_assumes_nothing_of_them(
+    tiles: int, ctas: int
+) -> None:
+    report = check(scheduler.build(tiles=tiles, ctas=ctas))
+    assert report.verdict == "proved"
+    assert "ticket-order" not in {one.name for one in report.leanings}
 
 
 def steered(*, bound: int) -> Program:

@@ -66,7 +66,7 @@ def check(
 
     Args:
         program: what to check; a kernel is checked with its default parameters.
-        strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
+        strict: ``"ptx"`` (the text as written) or ``"practice"`` (docs/semantics.md).
         schedules: directed and random schedules to try; fewer of long runs if schedules cannot
             decide what is left open.
         budget: limit of the exploration: warp instructions, or a timedelta, which limits the timed

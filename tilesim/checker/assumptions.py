@@ -82,6 +82,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "dependents": "grids that start before this one has completed read nothing that it writes",
     "aliases": "memory with two addresses, one of multimem, has fence.proxy.alias between accesses",
     "launch-control": "what launch control grants",
+    "ticket-order": "clusters that draw other numbers of tiles than were tried do the same",
 }
 #: denies all of them
 ANY = "any"

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import BOTH, Dataflow, Taint
+from tilesim.checker.assumptions import Leaning
 from tilesim.checker.last_draw import accesses_after, at_one_place
 from tilesim.checker.launch_control import (
     Plan,
@@ -58,6 +59,7 @@ class OrderPlans:
     executed so many ``instructions``.
 
     ``covers`` says what they extend to, once they are made; it is empty if that is not all orders.
+    ``leaning`` is what a verdict then assumes of numbers of tiles that were not tried, if any.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class OrderPlans:
         self._tried = 1
         self.tensors = tuple(dict.fromkeys(d.tensor for d in self._draws))
         self.covers = ""
+        self.leaning: Leaning | None = None
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """The runs one after another; stops where they show that they do not cover all orders.
@@ -96,10 +99,13 @@ class OrderPlans:
         """Notes in the outcome of the timed run what the runs do not cover."""
         mir = self._simulation.code.mir
         for instruction, effects in zip(mir.code, mir.effects, strict=True):
-            for drawn in _drawn_by(effects):
-                if drawn.view.tensor.name in self.tensors:
-                    what = f"the result of atom.{drawn.combine} on {drawn.view.tensor.name}"
-                    self.outcome.nondeterminism.setdefault(what, instruction.loc)
+            for drawn in self._drawn_in(effects):
+                what = f"the result of atom.{drawn.combine} on {drawn.view.tensor.name}"
+                self.outcome.nondeterminism.setdefault(what, instruction.loc)
+
+    def _drawn_in(self, effects: tuple[fx.Effect, ...]) -> list[fx.Writes]:
+        """What an instruction with these effects draws from the words of the outcome."""
+        return [drawn for drawn in _drawn_by(effects) if drawn.view.tensor.name in self.tensors]
 
     def _run(self, order: Order) -> Run:
         run = self._simulation.run(self._inputs, lambda cluster: None, [self._cluster], order=order)
@@ -370,6 +376,11 @@ class OrderPlans:
             tried = f"{self._tried} orders"
             numbers = up_to(most, beside)
             self._say(tried if most == tiles else f"{tried}, {numbers} for one cluster")
+            if self.covers and most < tiles and len(warps) > 1:
+                mir = self._simulation.code.mir
+                steps = zip(mir.code, mir.effects, strict=True)
+                at = dict.fromkeys(step.loc for step, effects in steps if self._drawn_in(effects))
+                self.leaning = Leaning("ticket-order", self.covers, tuple(at), "assumption")
 
     @cached_property
     def _allowed(self) -> int:

@@ -526,7 +526,7 @@ class Checking:
             failed, left_open = self._try_plans(first, plans.runs())
             if failed is not None:
                 return failed
-            self._covered_choices[plans.covers] = None
+            self._covered_choices[plans.covers] = plans.leaning
             if left_open or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
         return None

@@ -486,7 +486,7 @@ def simulate(
         program: what to run; of a kernel that with the defaults of its parameters.
         inputs: initial content of global tensors by name (zeros where missing).
         numbers: compute tile data; off, only data that scalar loads can observe is moved.
-        strict: ``"practice"`` or ``"ptx"`` (SEMANTICS 0.3).
+        strict: ``"practice"`` or ``"ptx"`` (docs/semantics.md).
         policy: ``"timed"`` (latency model), ``"random"`` or ``"pct"`` with ``seed``.
 
     Raises:
