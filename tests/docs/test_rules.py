@@ -9,6 +9,7 @@ from functools import cache
 
 from docs.generate_rules import anchored, data
 from tilesim.checker.assumptions import SWITCHES
+from tilesim.findings.rules import RULE_DOCS
 
 from .pages import ROOT
 
@@ -41,6 +42,13 @@ def test_every_rule_has_an_anchor() -> None:
     assert len(anchors) == len(set(anchors))
     assert len(printed()) > 80
     assert {rule.lower() for rule in printed() | SWITCHES.keys()} <= set(anchors)
+
+
+def test_every_number_that_a_page_of_a_finding_names_is_stated() -> None:
+    known = json.loads(NUMBERED.read_text())
+    named = {rule for doc in RULE_DOCS.values() for rule in doc.rules}
+    assert len(named) > 60
+    assert sorted(named - known.keys()) == []
 
 
 def test_what_is_explained_is_current() -> None:

@@ -45,11 +45,11 @@ LITMUS = {
         ("LD11-before", "LD11", "LD11-two-ordered"),
     "allocations of tensor memory that may wait": ("LG02-never",),
     "memory of several devices": ("LW10", "LW11", "LM09"),
-    "memory that each thread has for itself": ("LW16",),
+    "local memory of threads": ("LW16",),
     "bytes of a bulk copy that are not read": ("LB28-steers", "LB28-dynamic"),
     "`discard`": ("LV24",),
     "`st.async` and `red.async` to global memory": ("LS02-add-waits", "LS01-late"),
-    "counts of a token": ("LM05",),
+    "`mbarrier.pending_count`": ("LM05",),
     "registers that are given back after others are taken": ("LE11",),
 }  # fmt: skip
 
@@ -81,12 +81,12 @@ _SAID = (
         "for every value of a parameter",
     ),
     (
-        "polls of mbarriers that decide more than whether to wait for the same",
+        "polls of mbarriers that decide more than whether the same wait follows",
         "an mbarrier that is polled decides",
     ),
     ("polls of mbarriers by tokens", "polled by a token"),
     (
-        "words that are waited for, of which something is not known",
+        "words that are waited for and whose value is unknown",
         "what it holds is not known",
     ),
     (
@@ -95,27 +95,27 @@ _SAID = (
         "or with restricted fences",
         "is waited for that others may change",
     ),
-    ("words that pass, or are gone, if they are changed in another order", "a wait"),
+    ("waits for words that pass, or miss their value, if changes come in another order", "a wait"),
     ("locks, branches on data behind which threads synchronise", "data decides the branch"),
     (
-        "words that others may write at any time, of which something depends",
+        "words that others may write at any time and on which something depends",
         "where what is found decides",
     ),
     ("other addresses that data decides, tickets", "data decides an address"),
-    ("what the place of a tensor or of shared memory decides", "an address decides"),
+    ("decisions by the address of a tensor or of shared memory", "an address decides"),
     (
-        "places that are numbers, or that are counted from another tensor",
+        "addresses that are numbers, or computed from that of another tensor",
         "which is not made of",
     ),
     ("mbarriers, counts, bytes and phases that data decides", "data decides"),
     ("requests to launch control behind one that has failed", "behind one that has failed"),
     ("requests to launch control by several lanes at once", "several lanes ask"),
-    ("clusters that launch control hands out and that do not all do the same", "differs in"),
+    ("launch control of clusters that do not all do the same", "differs in"),
     (
         "strong accesses of global memory where launch control hands out clusters",
         "a strong access where launch control",
     ),
-    ("stores of equal data to one place that is not made alike", "equal values"),
+    ("unordered stores to one place of data with different value numbers", "equal values"),
     ("allocations of tensor memory that may wait", "allocations of tensor memory"),
     ("stores through tensor maps by im2col", "a tensor map of mode"),
     ("tensor maps that are in memory", "the proxy of tensor maps"),
@@ -125,10 +125,10 @@ _SAID = (
     ("`discard`", "bytes that hold nothing"),
     ("`wmma.store`", "any lane may store any element"),
     ("memory of several devices", "memory of other devices"),
-    ("memory that each thread has for itself", "private"),
+    ("local memory of threads", "private"),
     ("what an earlier grid has left, `griddepcontrol`", "an earlier grid"),
     ("stores to constant memory", "constant memory at which"),
-    ("counts of a token", "PendingCount"),
+    ("`mbarrier.pending_count`", "PendingCount"),
     ("shuffles of a lane that data decides", "data decides of which lane"),
     ("shuffles of registers that the lane asked has not set", "which nothing has set"),
     ("member masks that name lanes that have ended", "member mask"),
@@ -261,7 +261,7 @@ def _in_two_arms(k: Builder, act: Callable[[], None]) -> None:
         act()
 
 
-@lacking("places that are numbers, or that are counted from another tensor")
+@lacking("addresses that are numbers, or computed from that of another tensor")
 def a_store_at_a_number(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     place = address_of(words(k, "x", 4))
@@ -269,7 +269,7 @@ def a_store_at_a_number(k: Builder, covered: bool) -> None:
         k.mem.store(view_at(k.var("p", place + 8 if covered else 8, u32), s32), 1)
 
 
-@lacking("what the place of a tensor or of shared memory decides")
+@lacking("decisions by the address of a tensor or of shared memory")
 def a_branch_on_an_address(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g = global_words(k, "g", 4)
@@ -277,17 +277,17 @@ def a_branch_on_an_address(k: Builder, covered: bool) -> None:
         k.sync_warp()
 
 
-@lacking("polls of mbarriers that decide more than whether to wait for the same")
+@lacking("polls of mbarriers that decide more than whether the same wait follows")
 def a_test_that_decides(k: Builder, covered: bool) -> None:
     _asks(k, covered, "test")
 
 
-@lacking("polls of mbarriers that decide more than whether to wait for the same")
+@lacking("polls of mbarriers that decide more than whether the same wait follows")
 def a_try_that_decides(k: Builder, covered: bool) -> None:
     _asks(k, covered, "try")
 
 
-@lacking("polls of mbarriers that decide more than whether to wait for the same")
+@lacking("polls of mbarriers that decide more than whether the same wait follows")
 def a_wait_if_a_poll_has_answered_yes(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     full, done = k.mbarriers("full"), k.var("done", 0, pred)
@@ -315,7 +315,7 @@ def a_poll_by_a_token(k: Builder, covered: bool) -> None:
             k.mbarrier.try_wait(done, full, token=token)
 
 
-@lacking("words that are waited for, of which something is not known")
+@lacking("words that are waited for and whose value is unknown")
 def a_flag(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     flag, seen = (words if covered else global_words)(k, "flag"), k.var("seen", 0)
@@ -340,7 +340,7 @@ def a_word_of_several_clusters(k: Builder, covered: bool) -> None:
         k.mem.load(seen, count[0], sem="acquire", scope="gpu")
 
 
-@lacking("words that pass, or are gone, if they are changed in another order")
+@lacking("waits for words that pass, or miss their value, if changes come in another order")
 def a_word_that_counts(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     count, seen = words(k, "count"), k.var("seen", 0)
@@ -433,7 +433,7 @@ def a_count_that_is_loaded(k: Builder, covered: bool) -> None:
         k.mbarrier.arrive(b, 1 if covered else (count & 1) + 1)
 
 
-@lacking("words that others may write at any time, of which something depends")
+@lacking("words that others may write at any time and on which something depends")
 def a_look_at_what_another_warp_stores(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     word, out, seen = words(k, "word"), global_words(k, "out"), k.var("seen", 0)
@@ -448,7 +448,7 @@ def a_look_at_what_another_warp_stores(k: Builder, covered: bool) -> None:
         k.mem.store(word[0], 1, sem="release")
 
 
-@lacking("stores of equal data to one place that is not made alike")
+@lacking("unordered stores to one place of data with different value numbers")
 def lanes_that_load_one_value_by_two_instructions(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g, s, x = global_words(k, "g"), words(k, "s"), k.var("x")
@@ -459,7 +459,7 @@ def lanes_that_load_one_value_by_two_instructions(k: Builder, covered: bool) -> 
     k.mem.store(s[0], x)
 
 
-@lacking("stores of equal data to one place that is not made alike")
+@lacking("unordered stores to one place of data with different value numbers")
 def warps_that_store_one_value_to_global_memory(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     g, out, x = global_words(k, "g"), global_words(k, "out"), k.var("x")
@@ -551,7 +551,7 @@ def a_request_by_each_lane(k: Builder, covered: bool) -> None:
     k.mbarrier.wait(b, 0)
 
 
-@lacking("clusters that launch control hands out and that do not all do the same")
+@lacking("launch control of clusters that do not all do the same")
 def one_cluster_that_does_more(k: Builder, covered: bool) -> None:
     with taken_over(k) as taken, k.if_(taken.tile < (9 if covered else 3)):
         k.sync_warp(1)

@@ -156,7 +156,7 @@ DOCS = (
         "while it runs. The groups of another thread, and bulk and non-bulk groups of one thread, "
         "are separate lists, too.",
         (BULK, "cp.async.bulk.commit_group", "cp.async.bulk.wait_group"),
-        ("B29", "B30", "B33", "C4"),
+        ("B29", "B30", "C4"),
         "`commit_group` after the copies, in the thread that issued them and that waits.",
         _GROUP,
         swap(_GROUP, ("        k.bulk.wait_group(0)  # the store is in no group: nothing to "
@@ -248,7 +248,7 @@ DOCS = (
         "a "
         "multicast answer goes to must still be running.",
         ("clusterlaunchcontrol.try_cancel, clusterlaunchcontrol.query_cancel",),
-        ("D18", "D19", "D20", "D21"),
+        ("D18", "D19"),
         "Stop asking after the first answer that cancelled nothing, and decode only the others.",
         _CANCEL,
         swap(

@@ -106,7 +106,7 @@ DOCS = (
         "Warps per CTA, grid, cluster, registers per thread and shared memory have limits per "
         "target; a grid consists of whole clusters.",
         ("Compute capabilities (CUDA programming guide)",),
-        ("D15", "I1", "I2", "I5"),
+        ("D15", "I2"),
         "Lower what the message names.",
         _LAUNCH,
         swap(_LAUNCH, ("warps=40", "warps=32")),
@@ -117,7 +117,7 @@ DOCS = (
         "`wgmma` and `setmaxnreg` need `sm_90a`, not `sm_90`; `tcgen05` exists on the families of "
         "sm_100, sm_103 and sm_110, not on sm_120.",
         ("Target ISA notes of each instruction",),
-        ("G1", "I3"),
+        ("G1",),
         "Choose a target that has it; the message lists them.",
         _TARGET,
         swap(_TARGET, ('"sm_90"', '"sm_90a"')),

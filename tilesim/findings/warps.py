@@ -98,7 +98,7 @@ DOCS = (
         "`dec` it needs comes after something that the blocked warps must do. Counts are multiples "
         "of 8 in 24..256; `dec` may not raise and `inc` may not lower the count.",
         (REGISTERS,),
-        ("E13", "E14", "E16", "E17", "E18", "U23"),
+        ("E13", "E14", "E17", "E18", "U23"),
         "Choose counts with registers(all warps after) <= registers(at launch), `dec` first.",
         _REGISTERS,
         swap(_REGISTERS, ('"inc", 232)  # 40 + 232 is more than 2 * 128',
@@ -111,7 +111,7 @@ DOCS = (
         "is 3, never 0. The finding names the construct and its line. One case is a bulk copy "
         "without a tensor map to or from a swizzled tile: it moves bytes as they lie.",
         ("cp.async.bulk",),
-        ("0.4", "B6"),
+        ("B6",),
         "Write the construct in another way, for example as a copy through a tensor map.",
         _UNSUPPORTED,
         swap(_UNSUPPORTED, (", swizzle=128)", ")")),

@@ -152,7 +152,7 @@ class Run:
     """The result of one run: what was found, the final global tensors, and what it cost.
 
     ``outputs`` has the tensors that hold numbers (all of them unless ``numbers`` is off).
-    ``outcomes`` holds, per cluster, the determinacy doubts the certificate judges;
+    ``outcomes`` holds, per cluster, what the certificate judges;
     ``choices`` the schedule picks per cluster (empty under ``timed``).
     """
 
