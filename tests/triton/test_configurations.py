@@ -52,6 +52,8 @@ def test_every_configuration_is_checked_and_said() -> None:
         assert wrong.findings[0].rule == "race"
         for phase, (launched, report) in enumerate(found):
             assert launched.launch.about == WITH.format(phase)
+            assert WITH.format(phase) in repr(launched)
+            assert ".entry" not in repr(launched)
             assert report.covers.endswith(f"; {WITH.format(phase)}")
         assert [(s.configuration.split(",")[0], s.why) for s in skipped] == [
             ("PHASE: 2", skipped[0].why), ("PHASE: 3", "pruned by the kernel"),

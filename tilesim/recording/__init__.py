@@ -31,12 +31,12 @@ class Launched:
     """A kernel as it would be launched: its PTX, and what PTX does not say.
 
     ``source`` is the CUDA C++ that its compiler made of it, if it did; `source_file` is the name
-    that lines of the PTX give it.
+    that lines of the PTX give it. Both texts are left out of what `repr` shows.
     """
 
-    ptx: str
+    ptx: str = field(repr=False)
     launch: Launch
-    source: str = field(default="", compare=False)
+    source: str = field(default="", compare=False, repr=False)
     source_file: str = field(default="", compare=False)
 
 
