@@ -198,13 +198,15 @@ def found(text: str, function: Function, line: str, opcode: str, n: int = 0) -> 
 
 def again(text: str, function: Function, line: str) -> Instruction:
     """The question of a loop for an mbarrier that comes from a line: not the one before the loop,
-    which is asked once. The lines of the loop are those of the code before it, if it lies behind
-    the rest: what it has is the line of the PTX, and its operands."""
+    which is asked once. Where the loop lies behind the rest, ptxas gives it the lines of the code
+    before it: the line of the PTX shows it, or, if NVRTC has made two instructions of the question
+    (13.0), the line of the source; and its operands."""
     first = found(text, function, line, "SYNCS.PHASECHK")
     return next(
         one
         for one in function.code.values()
-        if (one.opcode, one.operands, one.ptx) == (first.opcode, first.operands, first.ptx)
+        if (one.opcode, one.operands) == (first.opcode, first.operands)
+        and (one.ptx == first.ptx or one.lines == first.lines)
         and any(place <= one.pc for place in function.successors[one.pc + WIDTH])
     )
 
