@@ -140,6 +140,42 @@ MISTAKES = {
         body("n = k.var('n', 4)", "with k.loop(4) as i:", "    with k.if_(i.eq(n)):",
              "        k.sync_warp()"),
     ),
+    "division of integers": Mistake(
+        body("k.var('x', k.lane_id / 2)  # here"), "`lane_id / 2`: integers are divided with //",
+        body("k.var('x', k.lane_id // 2)"),
+    ),
+    "division by a register": Mistake(
+        body("k.var('x', 8 / k.lane_id)  # here"), "`8 / lane_id`: integers are divided with //",
+        body("k.var('x', 8 // (k.lane_id + 1))"),
+    ),
+    "power": Mistake(
+        body("k.var('x', k.lane_id ** 2)  # here"), "multiply with *",
+        body("k.var('x', k.lane_id * k.lane_id)"),
+    ),
+    "absolute value": Mistake(
+        body("k.var('x', abs(k.lane_id - 3))  # here"), "use ts.maximum(x, -x)",
+        body("k.var('x', ts.maximum(k.lane_id - 3, 3 - k.lane_id))"),
+    ),
+    "for over a register": Mistake(
+        body("for i in k.warp_id:  # here", "    k.sync_warp()"),
+        "`warp_id` is one value: use `with k.loop(warp_id) as i:`",
+        body("with k.loop(k.warp_id) as i:", "    k.sync_warp()"),
+    ),
+    "array as an operand": Mistake(
+        body("k.var('x', np.arange(3))  # here"),
+        "expected an integer or an expression, got ndarray",
+        body("k.var('x', np.arange(3)[2])"),
+    ),
+    "assignment to memory": Mistake(
+        body("s = k.shared('s', ts.s32, (4,))", "s[1] = 3  # here"),
+        "s[...] = 3: an assignment is no instruction",
+        body("s = k.shared('s', ts.s32, (4,))", "with k.one_thread():",
+             "    k.mem.store(s[1], 3)"),
+    ),
+    "kernel that returns a value": Mistake(
+        "@ts.kernel  # here\ndef f(k):\n    k.sync_threads()\n    return 5\n",
+        "kernel f returns 5: it records instructions only", DEF + SYNC,
+    ),
     "while of an expression": Mistake(
         body("n = k.var('n', 0)", "while n < 4:  # here", "    n += 1"),
         "only known when the kernel runs",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from tilesim.errors import UsageError
+from tilesim.errors import UsageError, reject
 from tilesim.ir.display import Shown
 from tilesim.ir.expr import ScalarParam, building
 from tilesim.ir.loc import calls_kernels, of_function
@@ -112,8 +112,14 @@ class Kernel(Shown):
         builder.codes |= {code} if code is not None else set()
         builder.passed = {n: v for n, v in params.items() if n not in self.params}
         own = {n: v for n, v in params.items() if n in self.params}
+        record: Callable[..., object] = self.function
         with building(self.name):
-            self.function(builder, **{**self.params, **own})
+            returned = record(builder, **{**self.params, **own})
+        if returned is not None:
+            raise reject(
+                f"kernel {self.name} returns {returned}: it records instructions only",
+                builder.loc, rule="region", fix="declare results with k.tensor, and store to them",
+            )  # fmt: skip
         return builder
 
     def __call__(self, **params: Any) -> Program:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tilesim.arith.types import PACKINGS, DType
 from tilesim.errors import InvalidProgram, reject
@@ -49,6 +49,12 @@ class _Indexable:
 
     def __getitem__(self, index: Subscript) -> View:
         return self.view()[index]
+
+    def __setitem__(self, index: Subscript, value: object) -> NoReturn:
+        raise reject(
+            f"{self.name}[...] = {value}: an assignment is no instruction", caller(),
+            fix="write memory with k.mem.store(view, value)",
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.view())

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
 from math import gcd, isfinite
 from types import EllipsisType
-from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
 from tilesim.arith.operators import COMPARE, FOLDED, UNARY, Scalar, integer
@@ -80,71 +80,37 @@ def _asked_by_a_kernel() -> bool:
     return path.startswith(_GALLERY) or not path.startswith((_PACKAGE, "<string>"))
 
 
+_Method = Callable[["Expr", "Operand"], "Expr"]
+
+
+def _operator(op: BinaryOp) -> tuple[_Method, _Method]:
+    """The methods for ``x op other`` and for ``other op x``."""
+
+    def method(self: Expr, other: Operand) -> Expr:
+        return binary(op, self, other)
+
+    def reflected(self: Expr, other: Operand) -> Expr:
+        return binary(op, other, self)
+
+    return method, reflected
+
+
 class Expr(Keeper):
     """Base of all expressions; defines the operators."""
 
     #: the names of its fields
     __match_args__: ClassVar[tuple[str, ...]]
 
-    def __add__(self, other: Operand) -> Expr:
-        return binary("+", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return binary("+", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return binary("-", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return binary("-", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return binary("*", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return binary("*", other, self)
-
-    def __floordiv__(self, other: Operand) -> Expr:
-        return binary("//", self, other)
-
-    def __rfloordiv__(self, other: Operand) -> Expr:
-        return binary("//", other, self)
-
-    def __mod__(self, other: Operand) -> Expr:
-        return binary("%", self, other)
-
-    def __rmod__(self, other: Operand) -> Expr:
-        return binary("%", other, self)
-
-    def __and__(self, other: Operand) -> Expr:
-        return binary("&", self, other)
-
-    def __rand__(self, other: Operand) -> Expr:
-        return binary("&", other, self)
-
-    def __or__(self, other: Operand) -> Expr:
-        return binary("|", self, other)
-
-    def __ror__(self, other: Operand) -> Expr:
-        return binary("|", other, self)
-
-    def __xor__(self, other: Operand) -> Expr:
-        return binary("^", self, other)
-
-    def __rxor__(self, other: Operand) -> Expr:
-        return binary("^", other, self)
-
-    def __lshift__(self, other: Operand) -> Expr:
-        return binary("<<", self, other)
-
-    def __rlshift__(self, other: Operand) -> Expr:
-        return binary("<<", other, self)
-
-    def __rshift__(self, other: Operand) -> Expr:
-        return binary(">>", self, other)
-
-    def __rrshift__(self, other: Operand) -> Expr:
-        return binary(">>", other, self)
+    __add__, __radd__ = _operator("+")
+    __sub__, __rsub__ = _operator("-")
+    __mul__, __rmul__ = _operator("*")
+    __floordiv__, __rfloordiv__ = _operator("//")
+    __mod__, __rmod__ = _operator("%")
+    __and__, __rand__ = _operator("&")
+    __or__, __ror__ = _operator("|")
+    __xor__, __rxor__ = _operator("^")
+    __lshift__, __rlshift__ = _operator("<<")
+    __rshift__, __rrshift__ = _operator(">>")
 
     def __neg__(self) -> Expr:
         return unary("-", self)
@@ -192,6 +158,23 @@ class Expr(Keeper):
     def _key(self) -> tuple[object, ...]:
         own = self.__dict__
         return tuple([own[name] for name in self.__match_args__])
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise TypeError(f"`{self} / {other}`: integers are divided with //")
+
+    def __rtruediv__(self, other: object) -> NoReturn:
+        raise TypeError(f"`{other} / {self}`: integers are divided with //")
+
+    def __pow__(self, other: object) -> NoReturn:
+        raise TypeError(f"`{self} ** {other}`: multiply with *, or shift with <<")
+
+    __rpow__ = __pow__
+
+    def __abs__(self) -> NoReturn:
+        raise TypeError(f"`abs({self})`: use ts.maximum(x, -x)")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"`{self}` is one value: use `with k.loop({self}) as i:` to count to it")
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -385,7 +368,7 @@ def as_expr(value: Operand) -> Expr:
         if isinstance(value, int) and abs(value) > _LARGEST:
             raise TypeError(f"expected an integer below 2^64, got {value:#x}")
         return Const(value)
-    if isinstance(value, SupportsIndex):  # of NumPy
+    if isinstance(value, SupportsIndex) and not getattr(value, "ndim", 0):  # of NumPy
         return as_expr(value.__index__())
     raise TypeError(f"expected an integer or an expression, got {named(value)}")
 
