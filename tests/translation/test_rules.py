@@ -225,6 +225,51 @@ def test_bytes_that_are_merged_are_those_of_both(sets: str, kinds: list[str]) ->
     )
 
 
+MORE_EXPECTED = EXPECTED.replace(
+    "mbarrier.arrive.",
+    "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 256; //more\nmbarrier.arrive.",
+)
+
+
+@pytest.mark.parametrize(("sets", "kinds"), [("0x500", []), ("0x400", ["bytes"])])
+def test_an_arrival_expects_the_bytes_of_two(sets: str, kinds: list[str]) -> None:
+    """512, 256 and 512, in one arrival."""
+    found = compared(MORE_EXPECTED, f"first MOV R3, {sets}\n{MERGED}")
+    assert [one.outcome for one in found.instructions if one.kind == "mbarrier.arrive"] == [
+        "merged", "merged", "kept",
+    ]  # fmt: skip
+    assert lost(found) == set()
+    assert [one.kind for one in immediates.compare(found.translation, found.merged)] == kinds
+
+
+def test_an_arrival_between_does_not_let_bytes_be_expected_later() -> None:
+    """It may complete the phase that is to expect them."""
+    body = MORE_EXPECTED.replace(
+        "mbarrier.arrive.", "mbarrier.arrive.shared::cta.b64 _, [%r1]; //one\nmbarrier.arrive.", 1
+    )
+    sass = MERGED.replace(
+        "arrive SYNCS", "one SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R1], RZ\narrive SYNCS"
+    )
+    outcomes_of = [one.outcome for one in compared(body, sass).instructions]
+    assert outcomes_of.count("lost") == 2
+
+
+@pytest.mark.parametrize(
+    ("ptx", "sass", "what"),
+    [
+        ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64", "SYNCS.ARRIVE.TRANS64.A0TR", set()),
+        ("mbarrier.arrive.expect_tx.shared::cta.b64 _,", "SYNCS.ARRIVE.TRANS64",
+         {"release st.shared.u32 [%r4], %r2",
+          "release mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512"}),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_expected_hand_nothing_on(ptx: str, sass: str, what: set[str]) -> None:
+    """An arrival does, also if it expects bytes."""
+    body = f"st.shared.u32 [%r4], %r2; //store\n{ptx} [%r1], 512; //it\n"
+    moved = compared(body, f"it {sass} RZ, [R1], R3\nstore STS [R4], R2\nEXIT")
+    assert lost(moved) == what
+
+
 COUNTED = """
 mbarrier.init.shared::cta.b64 [%r1], 4; //init
 mbarrier.arrive.shared::cta.b64 _, [%r1], 3; //three

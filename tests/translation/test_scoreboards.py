@@ -83,6 +83,14 @@ def test_a_load_of_tensor_memory_is_waited_for_before_that_is_handed_on(
     assert all(f"is not waited for by its scoreboard before {before}" in one for one in said)
 
 
+def test_bytes_are_expected_while_a_load_is_in_flight() -> None:
+    expected = LOADED.replace("mbarrier.arrive.shared::cta.b64 _,", "mbarrier.expect_tx.b64")
+    expected = expected.replace("[%r6]", "[%r6], 512")
+    rows = f"{LOAD};0\narrive SYNCS.ARRIVE.TRANS64.A0TR RZ, [R6], R9\n{OUT};-0\nEXIT"
+    assert lacks(expected, rows) == []
+    assert len(lacks(LOADED, rows)) == 1
+
+
 @pytest.mark.parametrize(
     ("use", "wrong"),
     [

@@ -254,6 +254,13 @@ def of_ptx(opcode: str) -> Kind | None:
 
 
 @cache
+def hands_on(opcode: str) -> bool:
+    """Whether a PTX opcode of a kind that releases does so: ``mbarrier.expect_tx`` is relaxed and
+    completes no phase, so that nothing is handed on by it."""
+    return not opcode.startswith("mbarrier.expect_tx")
+
+
+@cache
 def is_left_out(opcode: str) -> bool:
     """Whether a PTX opcode accesses memory or synchronises, and is of no kind."""
     return bool(_OF_MEMORY.match(opcode)) and not _OWN.match(opcode) and of_ptx(opcode) is None

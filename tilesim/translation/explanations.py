@@ -267,8 +267,10 @@ def merged_arrival(subject: Subject, event: int) -> int | None:
         if not address.isdisjoint(register.name for register in set_by(other)):
             return None
         if other.base == "mbarrier" and _mbarrier(other) == _mbarrier(step):
-            if "arrive" not in other.qualifiers or "expect_tx" not in other.qualifiers:
+            if "expect_tx" not in other.qualifiers:
                 return None
+            if "arrive" not in other.qualifiers:
+                continue  # it completes no phase
             found = subject.events.index((other.place.line, "mbarrier.arrive"))
             present = found in subject.sass.copies
             return found if present and behind >> found & 1 else None

@@ -8,7 +8,7 @@ out, unrolled, peeled or copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -36,17 +36,17 @@ class Relation:
 
 
 class Masks:
-    """Sets of events by kind."""
+    """Sets of events by kind; ``relaxed`` are those that hand nothing on, whatever their kind."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], relaxed: Collection[int]) -> None:
         self.kinds: list[Kind] = [classes.BY_NAME[kind] for _, kind in events]
+        self.relaxed = frozenset(relaxed)
         self.order = self._of(lambda kind: kind.is_ordered)
         self.acquire = self._of(lambda kind: "acquire" in kind.roles)
-        self.release = self._of(lambda kind: "release" in kind.roles and kind.is_ordered)
-        self.proxy = self._of(lambda kind: "proxy" in kind.roles and kind.is_ordered)
         self.access = self._of(lambda kind: kind.access)
         self.shared = self._of(lambda kind: kind.name in classes.SHARED)
         self.release = self._of(lambda kind: "release" in kind.roles)
+        self.release &= ~sum(1 << number for number in self.relaxed)
         self.proxy = self._of(lambda kind: "proxy" in kind.roles)
         self._of_kind: dict[str, int] = {}
         for number, kind in enumerate(self.kinds):
@@ -74,7 +74,7 @@ class Masks:
             yield "order", order & ~self._of_kind[kind.name] if kind.unordered else order
             if statement == "after":
                 return
-            if "release" in kind.roles:
+            if self.release >> second & 1:
                 yield "release", self.access
             elif "proxy" in kind.roles:
                 yield "release", self.shared

@@ -54,7 +54,7 @@ class _Scoreboards:
         self._behind = [
             event
             for event in subject.sass.copies.keys() & subject.ptx.copies.keys()
-            if kinds[event].name in _AFTER
+            if kinds[event].name in _AFTER and event not in subject.masks.relaxed
         ]
 
     def differences(self) -> Iterator[Difference]:

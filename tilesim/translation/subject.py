@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilesim.cubin.sass import Instruction, SourceLine
-from tilesim.translation import guards, predicates
+from tilesim.translation import classes, guards, predicates
 from tilesim.translation.flow import of_clusters, ptx_text, sass_text
 from tilesim.translation.pairing import Event
 from tilesim.translation.pairs import Pair, Translation
@@ -25,7 +25,12 @@ class Subject:
             pairs.setdefault((pair.step.place.line, pair.kind), []).append(pair)
         self.pairs = [*pairs.values()]
         self.events: list[Event] = [*pairs]
-        self.masks = Masks(self.events)
+        relaxed = [
+            event
+            for event, same in enumerate(self.pairs)
+            if not any(classes.hands_on(pair.step.opcode) for pair in same)
+        ]
+        self.masks = Masks(self.events, relaxed)
         every = (1 << len(self.events)) - 1
         at_number: dict[int, list[int]] = {}
         at_pc: dict[int, list[int]] = {}
