@@ -208,6 +208,15 @@ def test_a_comparison_of_nothing_validates_nothing(
     assert "none of its synchronising instructions is known" in result.output
 
 
+def test_what_no_execution_reached_is_counted(
+    cubin: str, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
+) -> None:
+    found = Validation("k", "sm_90a", None, (ARRIVE,), (), {}, (), (), executed=3, unreached=2)
+    monkeypatch.setattr(sass, "validate", lambda *_: found)
+    said = " ".join(tilesim_cli("check", cubin, "--sass").output.split())
+    assert "3 of them executed in both, 2 not reached within the steps of executions" in said
+
+
 def test_a_kernel_in_the_dsl_is_emitted_and_compiled(
     write: Write, monkeypatch: pytest.MonkeyPatch, tilesim_cli: Invoke
 ) -> None:

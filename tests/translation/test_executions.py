@@ -12,7 +12,7 @@ from tilesim.cubin.image import KernelInfo, Symbol
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
 from tilesim.translation import executions
-from tilesim.translation.executions import compare
+from tilesim.translation.executions import Executions, compare
 from tilesim.translation.float_words import computed
 from tilesim.translation.inputs import Inputs, Memory, Waits
 from tilesim.translation.validate import paired
@@ -30,8 +30,8 @@ class _Image:
         return None
 
 
-def differences(body: str, sass: str) -> list[tuple[str, str, str]]:
-    """What executions show: the PTX line by its name, what differs, and how."""
+def executed(body: str, sass: str) -> tuple[Executions, dict[int, str]]:
+    """Executions of both texts, and the name of each line of the PTX that has one."""
     written = ptx_of(body)
     labels = {
         found[1]: number
@@ -45,9 +45,15 @@ def differences(body: str, sass: str) -> list[tuple[str, str, str]]:
         cast(Any, _Image()), Symbol("k", 0, 0, 0, 0), flatten(module, module.entries[0]),
         function_of(sass, labels), text,
     )  # fmt: skip
+    return compare(translation), names
+
+
+def differences(body: str, sass: str) -> list[tuple[str, str, str]]:
+    """What executions show: the PTX line by its name, what differs, and how."""
+    found, names = executed(body, sass)
     return [
         (names[one.line], one.kind, one.sentence.partition(", ")[2].partition(" (thread")[0])
-        for one in compare(translation).differences.values()
+        for one in found.differences.values()
     ]
 
 
@@ -256,6 +262,43 @@ def test_an_execution_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch)
     body = MBARRIER + "LOOP:\nmbarrier.arrive.shared::cta.b64 _, [%r9]; //arrive\nbra LOOP;\n"
     sass = f"{AT}LOOP:\narrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR4], RZ\nBRA LOOP\nEXIT"
     assert differences(body, sass) == []
+
+
+@pytest.mark.parametrize(("rounds", "unreached"), [(10, set()), (400, {"behind"})])
+def test_what_is_not_reached_for_the_bound_of_steps_is_said(
+    rounds: int, unreached: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is behind a loop that has an end, or has none within the steps."""
+    monkeypatch.setattr(executions, "_MOST_STEPS", 500)
+    body = f"""{MBARRIER}
+    mov.u32 %r1, 0;
+    LOOP:
+    mbarrier.arrive.shared::cta.b64 _, [%r9]; //arrive
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, {rounds};
+    @%p1 bra LOOP;
+    bar.sync 0; //behind
+    """
+    sass = f"""{AT}MOV R1, RZ
+    LOOP:
+    arrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR4], RZ
+    IADD3 R1, PT, PT, R1, 0x1, RZ
+    ISETP.GE.U32.AND P0, PT, R1, {rounds:#x}, PT
+    @!P0 BRA LOOP
+    behind BAR.SYNC.DEFER_BLOCKING 0x0
+    EXIT
+    """
+    found, names = executed(body, sass)
+    assert not found.differences
+    assert {names[line] for line, _ in found.unreached} == unreached
+    assert {names[line] for line, _ in found.compared} == {"arrive", "behind"} - unreached
+
+
+def test_a_branch_that_is_not_known_is_no_bound_of_steps() -> None:
+    body = ONE_ARRIVES.replace("mov.u32 %r1, %tid.x", "mov.u32 %r1, %clock")
+    sass = "@P0 EXIT\narrive SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR4], RZ\nEXIT"
+    found, _ = executed(body, f"{AT}{sass}")
+    assert (found.compared, found.unreached) == (set(), set())
 
 
 # ---------------------------------------------------------------------- inputs

@@ -90,6 +90,8 @@ def _outcomes(validation: Validation) -> str:
     found = validation.outcomes
     each = ", ".join(f"{found[one]} {one}" for one in get_args(Outcome) if one in found)
     executed = f", {validation.executed} of them executed in both" if validation.executed else ""
+    if validation.unreached:
+        executed += f", {validation.unreached} not reached within the steps of executions"
     return f"{count(total, 'synchronising instruction')}{f' ({each})' if each else ''}{executed}"
 
 

@@ -90,7 +90,8 @@ class _Execution:
 
 class Executions:
     """The comparison of a translation; `differences` are by instruction of the PTX, ``compared``
-    the instructions that were executed in both texts, but for accesses.
+    the instructions that were executed in both texts, but for accesses, ``unreached`` the others of
+    which that may be for the bounds of steps alone.
 
     ``shared``: where the variables lie in shared memory, which the cubin does not say.
     """
@@ -122,10 +123,13 @@ class Executions:
         self._traps = {step.place.line for step in code if step.base == "trap"}
         self._came_to: set[int] = set()
         self._steps = 0
+        self._bounded = False
         self.differences: dict[Instruction, Difference] = {}
         self.compared: set[Instruction] = set()
         for inputs in self._inputs():
             self._compare(inputs, self._of_ptx(inputs), self._of_sass(inputs))
+        others = {one for one in self._instructions if one[1] not in _ACCESSES} - self.compared
+        self.unreached = others if self._bounded else set()
 
     def _without_pair(self) -> dict[int, str]:
         """By place, the kind of SASS that is of a kind that is counted, and copy of nothing. What
@@ -153,7 +157,10 @@ class Executions:
             seeds = [*range(SMALLER, _SEEDS), *range(SMALLER)]
         for seed in seeds:
             for n, linear in enumerate(lanes):
-                if self._steps > _MOST_OF_ALL or (seed not in seeds[:2] and self._all_reached()):
+                if self._steps > _MOST_OF_ALL:
+                    self._bounded = True
+                    return
+                if seed not in seeds[:2] and self._all_reached():
                     return
                 if seed != seeds[0] and len(lanes) > _FEW and (n + seed) % 3:
                     continue
@@ -191,6 +198,7 @@ class Executions:
             if pair is not None:
                 found = effects.of_ptx(pair.kind, pair.step, thread, self._threads)
                 events.append(_Event(pair.kind, (_instruction(pair),), number, found))
+        self._bounded |= thread.bounded
         doubted = {self._pairs[n].kind for n in thread.doubted if n in self._pairs}
         waits = thread.waits.done if thread.waits.known else None
         return _Execution(events, thread.end, doubted, waits)
@@ -206,6 +214,7 @@ class Executions:
                 self._came_to.add(one.pc)
                 found = effects.of_sass(kind, one, thread, self._threads)
                 events.append(_Event(kind, of, one.pc, found))
+        self._bounded |= thread.bounded
         doubted = {kind for pc in thread.doubted for kind in self._kinds_at(pc)}
         waits = thread.waits.done if thread.waits.known else None
         end = thread.end

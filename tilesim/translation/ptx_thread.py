@@ -60,6 +60,8 @@ class PtxThread:
         #: parameters of functions that are called, by variable and offset
         self._passed: dict[tuple[str, int], int | None] = {}
         self.end = End.UNKNOWN
+        #: whether the steps were over before it was known how it ends
+        self.bounded = False
         #: the steps whose guard was not known
         self.doubted: set[int] = set()
 
@@ -132,6 +134,7 @@ class PtxThread:
                     number = target
                 else:
                     self._execute(step, number - 1)
+        self.bounded = True
 
     def _target(self, step: Step) -> int | None:
         if step.base == "brx":

@@ -76,6 +76,8 @@ class SassThread:
         self._calls: list[int] = []
         self._meetings: dict[str, int] = {}
         self.end = End.UNKNOWN
+        #: whether the steps were over before it was known how it ends
+        self.bounded = False
         self.pc = 0
         #: the places of instructions whose guard was not known
         self.doubted: set[int] = set()
@@ -160,6 +162,7 @@ class SassThread:
             if place is None:
                 return
             self.pc = place
+        self.bounded = True
 
     def _forget(self, one: Instruction) -> None:
         for name in written(one):

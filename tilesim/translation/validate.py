@@ -75,6 +75,7 @@ def validate(image: Image, function: Symbol, ptx: str) -> Validation:
             *_wrong_forms(translation),
         ),
         len(executed.compared),
+        len(executed.unreached),
     )
 
 

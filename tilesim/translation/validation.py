@@ -102,7 +102,8 @@ class Validation:
 
     ``ptxas`` is the version that the cubin names (``13.0.88``), None if it names none. ``arch`` is
     that of the cubin. ``instructions`` are the synchronising ones of the PTX, in its order;
-    ``executed`` says how many of them threads of both texts came to, whose values were compared.
+    ``executed`` says how many of them threads of both texts came to, whose values were compared,
+    ``unreached`` how many they may not have come to because their steps are bounded.
     """
 
     kernel: str
@@ -114,6 +115,7 @@ class Validation:
     differences: tuple[Difference, ...]
     undecided: tuple[Undecided, ...]
     executed: int = 0
+    unreached: int = 0
 
     @property
     def findings(self) -> tuple[Difference, ...]:
