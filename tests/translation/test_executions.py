@@ -301,6 +301,41 @@ def test_a_branch_that_is_not_known_is_no_bound_of_steps() -> None:
     assert (found.compared, found.unreached) == (set(), set())
 
 
+REGISTERS = """
+mov.u32 %r1, %tid.x;
+setp.ge.u32 %p1, %r1, 32;
+@%p1 bra END;
+setmaxnreg.dec.sync.aligned.u32 40; //registers
+END:
+"""
+
+
+@pytest.mark.parametrize(
+    ("sass", "what"),
+    [
+        ("@P0 EXIT\nregisters USETMAXREG.DEALLOC.CTAPOOL 0x28", []),
+        ("@P0 EXIT\nregisters USETMAXREG.DEALLOC.CTAPOOL 0x28\n"
+         "registers USETMAXREG.DEALLOC.CTAPOOL 0x28", []),
+        ("registers USETMAXREG.DEALLOC.CTAPOOL 0x28",
+         ["executed 0 times in the PTX, 1 times in the SASS"]),
+        ("@!P0 EXIT\nregisters USETMAXREG.DEALLOC.CTAPOOL 0x28",
+         ["executed 1 times in the PTX, 0 times in the SASS"]),
+    ],
+)  # fmt: skip
+def test_a_sequence_of_a_warp_is_executed_if_the_ptx_executes_it(
+    sass: str, what: list[str]
+) -> None:
+    """How often is not compared: ptxas may make a loop of it."""
+    threads = "S2R R0, SR_TID.X\nISETP.GE.U32.AND P0, PT, R0, 0x20, PT\n"
+    assert [one[2] for one in differences(REGISTERS, f"{threads}{sass}\nEXIT")] == what
+
+
+@pytest.mark.parametrize(("guard", "seen"), [("", False), ("@P1 ", True)])
+def test_a_fence_is_executed_if_the_ptx_executes_it(guard: str, *, seen: bool) -> None:
+    rows = f"ISETP.NE.AND P1, PT, RZ, RZ, PT\nfence {guard}CCTL.IVALL\nEXIT"
+    assert bool(differences("fence.acquire.gpu; //fence", rows)) == seen
+
+
 # ---------------------------------------------------------------------- inputs
 
 

@@ -45,10 +45,15 @@ _ACCESSES = frozenset(one.name for one in classes.KINDS if one.access)
 #: compared, but that they are
 _SHARED = frozenset(
     {
-        "bulk.wait", "cp.async.wait", "wgmma.wait", "setmaxnreg", "wgmma.fence", "cp.async.commit",
+        "bulk.wait", "cp.async.wait", "wgmma.wait", "wgmma.fence", "cp.async.commit",
         "tcgen05.wait.st", "fence.proxy.async", "fence.proxy.tensormap", "fence.proxy.alias",
-        "fence", "tcgen05.ld", "tcgen05.st", *_ACCESSES,
+        "fence", "fence.acquire", "tcgen05.ld", "tcgen05.st", *_ACCESSES,
     }
+)  # fmt: skip
+#: kinds of which ptxas makes a loop or a sequence for the warp: whether they are executed is the
+#: same in both texts
+_SEQUENCES = frozenset(
+    {"setmaxnreg", "tcgen05.alloc", "tcgen05.dealloc", "tcgen05.relinquish"}
 )  # fmt: skip
 #: what is tried again: of it is compared what is waited for, and which waits are over
 _WAIT = "mbarrier.wait"
@@ -105,7 +110,7 @@ class Executions:
         self._threads = self._block[0] * self._block[1] * self._block[2]
         tables = translation.image.section(f".nv.constant2.{translation.symbol.name}")
         self._tables = translation.image.contents(tables) if tables else b""
-        compared = COUNTED | _SHARED | {_WAIT}
+        compared = COUNTED | _SHARED | _SEQUENCES | {_WAIT}
         self._pairs = {one.number: one for one in translation.pairs if one.kind in compared}
         self._instructions: dict[Instruction, Pair] = {}
         self._copies: dict[int, list[Instruction]] = {}
@@ -249,8 +254,22 @@ class Executions:
                 self._compare_values(inputs, of_ptx, of_sass)
                 if not of_sass and _is_less(sass.end, ptx.end):
                     self._differ_in_count(inputs, of_ptx, of_sass)
+            elif kind in _SEQUENCES:
+                if not inputs.lane:
+                    self._compare_sequence_of_warp(inputs, ptx, sass, kind)
             elif not inputs.lane or kind in _OF_LANES:
                 self._compare_sequences(inputs, ptx, sass, kind)
+
+    def _compare_sequence_of_warp(
+        self, inputs: Inputs, ptx: _Execution, sass: _Execution, kind: str
+    ) -> None:
+        """Compares whether something of a kind is executed, and its quantities."""
+        of_ptx, of_sass = ptx.of(kind), sass.of(kind)
+        self._compare_values(inputs, of_ptx, of_sass)
+        fewer = not of_sass and _is_less(sass.end, ptx.end)
+        more = not of_ptx and _is_less(ptx.end, sass.end)
+        if fewer or more:
+            self._differ_in_count(inputs, of_ptx, of_sass)
 
     def _compare_sequences(
         self, inputs: Inputs, ptx: _Execution, sass: _Execution, kind: str
