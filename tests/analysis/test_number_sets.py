@@ -13,7 +13,7 @@ def some(rng: random.Random) -> Numbers:
     """A set of small numbers."""
     step, at = rng.choice([0, 1, 2, 3, 8]), rng.randrange(-9, 10)
     if not step:
-        return Numbers.one(at)
+        return Numbers.single(at)
     low = rng.randrange(-20, 10)
     return Numbers(step, at, low, low + rng.randrange(20))
 
@@ -33,8 +33,8 @@ def test_all_results_are_in_what_operations_give(seed: int) -> None:
 
 
 def test_what_is_no_result_is_left_out() -> None:
-    spots = Numbers(8, 0, 0, 24) + Numbers.one(4)
+    spots = Numbers(8, 0, 0, 24) + Numbers.single(4)
     assert [n for n in range(64) if n in spots] == [4, 12, 20, 28]
-    assert [n for n in range(64) if n in Numbers.one(4) | Numbers.one(16)] == [4, 16]
+    assert [n for n in range(64) if n in Numbers.single(4) | Numbers.single(16)] == [4, 16]
     assert [n for n in range(64) if n in Numbers(1, 0) & 24] == [0, 8, 16, 24]
     assert [n for n in range(-64, 64) if n in Numbers(1, 0, 0, 20) & -16] == [0, 16]

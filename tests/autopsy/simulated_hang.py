@@ -513,7 +513,7 @@ class Hang:
                     what = {on, Bytes(on)} if isinstance(on, SimulatedMbarrier) else {on}
                     coming = {
                         other: [c for c in graph.coming(other) if not c.on.isdisjoint(what)]
-                        for other in graph.near(agent)
+                        for other in graph.agents_of_cluster(agent)
                     }
                     first = {
                         _key(other)

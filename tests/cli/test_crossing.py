@@ -22,7 +22,7 @@ from tilesim.cli.examine import Examination
 from tilesim.cli.options import Progress
 from tilesim.cli.session import Done, Task, check_one
 from tilesim.fuzz.cases import Case, Outcome
-from tilesim.fuzz.sweep import Every, Said
+from tilesim.fuzz.sweep import Every, EveryResult
 from tilesim.loader import Given, load
 from tilesim.repair import Repair
 from tilesim.report.result import Checked
@@ -74,7 +74,7 @@ def undata(kind: Any, seen: set[Any], place: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", [Task, Done, Case, Outcome, Every, Said, Batch])
+@pytest.mark.parametrize("kind", [Task, Done, Case, Outcome, Every, EveryResult, Batch])
 def test_what_crosses_has_types_of_data(kind: type) -> None:
     assert undata(kind, set(), kind.__name__) == []
 

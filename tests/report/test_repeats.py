@@ -16,7 +16,7 @@ from tilesim.cli import main
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v3, matmul_v7
 from tilesim.report.html.timeline import draw
-from tilesim.report.timeline import Part, Repeats, fold, parts_json, strips
+from tilesim.report.timeline import Repeats, TraceSource, fold, parts_json, strips
 from tilesim.sim.observers.timeline import Timeline, record
 
 
@@ -79,8 +79,8 @@ def test_pictures_say_how_often(timeline: Timeline) -> None:
 
 
 def test_a_trace_is_whole_unless_asked(timeline: Timeline) -> None:
-    whole = json.loads(parts_json([Part((timeline,))], "k"))["traceEvents"]
-    once = json.loads(parts_json([Part((timeline,), once=True)], "k"))["traceEvents"]
+    whole = json.loads(parts_json([TraceSource((timeline,))], "k"))["traceEvents"]
+    once = json.loads(parts_json([TraceSource((timeline,), once=True)], "k"))["traceEvents"]
     assert not [e for e in whole if e.get("cat") == "repeats"]
     (mark,) = [e for e in once if e.get("cat") == "repeats"]
     assert mark == {

@@ -11,7 +11,7 @@ import pytest
 
 import tilesim as ts
 from tilesim.kernels.hopper import matmul_v5
-from tilesim.report.timeline import Part, chrome_json, parts_json
+from tilesim.report.timeline import TraceSource, chrome_json, parts_json
 from tilesim.sim.machine.simulate import simulate
 from tilesim.sim.observers.timeline import Recording, Timeline, record
 
@@ -195,7 +195,10 @@ def test_what_the_format_forbids_is_found(gemm: Recording) -> None:
 
 
 def test_parts_of_a_trace_are_beside_each_other(timeline: Timeline) -> None:
-    parts = [Part((timeline,), 0.5, {"source": "a"}, " (a)"), Part((timeline,), title=" (b)")]
+    parts = [
+        TraceSource((timeline,), 0.5, {"source": "a"}, " (a)"),
+        TraceSource((timeline,), title=" (b)"),
+    ]
     document = json.loads(parts_json(parts, "k"))
     assert problems(document) == []
     found = document["traceEvents"]

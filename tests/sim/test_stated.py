@@ -107,11 +107,11 @@ def test_a_barrier_of_the_own_cta_goes_without_its_number() -> None:
     full = Named("CTA 1 full[2]", "full", 2, 1)
     assert full.seen_from(1) == "full[2]"
     assert full.seen_from(0) == "CTA 1 full[2]"
-    assert full.anywhere == Named("CTA 3 full[2]", "full", 2, 3).anywhere
-    assert full.anywhere != Named("CTA 1 full[0]", "full", 0, 1).anywhere
+    assert full.in_any_cta == Named("CTA 3 full[2]", "full", 2, 3).in_any_cta
+    assert full.in_any_cta != Named("CTA 1 full[0]", "full", 0, 1).in_any_cta
     tile = Named("tile[0, 0:64]", "tile", 0)
     assert tile.seen_from(1) == tile.label
-    assert tile.anywhere != Named("tile[1, 0:64]", "tile", 1).anywhere
+    assert tile.in_any_cta != Named("tile[1, 0:64]", "tile", 1).in_any_cta
 
 
 def test_texts_together_state_each_thing_once() -> None:

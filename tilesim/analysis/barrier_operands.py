@@ -105,10 +105,10 @@ class _Operands:
         match expr:
             case Const(int() as value):
                 value -= 1 << 32 if 1 << 31 <= value < 1 << 32 else 0
-                return frozenset((_Spot("", Numbers.one(value)),))
+                return frozenset((_Spot("", Numbers.single(value)),))
             case Base(name, "shared"):
                 name = "" if name == WINDOW else name
-                return frozenset((_Spot(name, Numbers.one(0)),))
+                return frozenset((_Spot(name, Numbers.single(0)),))
             case Base():
                 return None
             case Var(name) if name in self._mir.setters:

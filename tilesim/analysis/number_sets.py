@@ -24,7 +24,7 @@ class Numbers:
             object.__setattr__(self, "at", self.at % self.step)
 
     @staticmethod
-    def one(number: int) -> Numbers:
+    def single(number: int) -> Numbers:
         """A number alone."""
         return Numbers(0, number, number, number)
 
@@ -43,13 +43,13 @@ class Numbers:
 
     def __mul__(self, factor: int) -> Numbers:
         if not factor:
-            return Numbers.one(0)
+            return Numbers.single(0)
         low, high = sorted((self.low * factor, self.high * factor))
         return Numbers(self.step * abs(factor), self.at * factor, low, high)
 
     def __and__(self, mask: int) -> Numbers:
         if not self.step or not mask:
-            return Numbers.one(self.at & mask)
+            return Numbers.single(self.at & mask)
         if mask > 0:
             return Numbers(mask & -mask, 0, 0, mask)
         return Numbers(mask & -mask, 0, self.low + mask + 1, self.high)

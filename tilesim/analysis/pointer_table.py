@@ -122,7 +122,7 @@ class PointersInMemory:
         found = self._places(address, 0)
         if _is_far(found):
             found = Numbers(found.step & -found.step, found.at)
-        found += Numbers.one(start)
+        found += Numbers.single(start)
         end = _bytes_known(tensor)
         places = range(found.at, end, found.step) if found.step else (found.at,)
         words = [p for p in places if p in found and 0 <= p < end and p % size == 0]
@@ -148,9 +148,9 @@ class PointersInMemory:
     def _places(self, expr: Expr, depth: int) -> Numbers:
         match expr:
             case Base():
-                return Numbers.one(0)
+                return Numbers.single(0)
             case Const(int() as value):
-                return Numbers.one(value)
+                return Numbers.single(value)
             case Var(name, dtype) if self._holds(name, dtype.bits) and depth < _DEEPEST:
                 return self._places(self._given[name], depth + 1)
             case Select(_, then, other) if depth < _DEEPEST:

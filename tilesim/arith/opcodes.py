@@ -38,7 +38,7 @@ class _Qualifiers:
         self._left.remove(name)
         return True
 
-    def one(self, names: tuple[str, ...], default: str | None = None) -> str:
+    def take_one_of(self, names: tuple[str, ...], default: str | None = None) -> str:
         """Takes the one of these qualifiers that is there."""
         for name in names:
             if self.has(name):
@@ -104,7 +104,7 @@ def _sum(q: _Qualifiers, base: str) -> Operation:
     width = WIDTH[kind]
     if kind in floats.FLOATS:
         ftz = kind == "f32" and q.has("ftz")
-        q.one(("rn",), "rn")
+        q.take_one_of(("rn",), "rn")
         return _same(f"{base}.float", width, 2, floats.arithmetic, op=base, kind=kind, ftz=ftz)
     if kind == "s32" and q.has("sat"):
         sign = 1 if base == "add" else -1
@@ -119,9 +119,9 @@ def _product(q: _Qualifiers, base: str) -> Operation:
         if base != "mul":
             raise _Unknown
         ftz = kind == "f32" and q.has("ftz")
-        q.one(("rn",), "rn")
+        q.take_one_of(("rn",), "rn")
         return _same("mul.float", width, 2, floats.arithmetic, op="mul", kind=kind, ftz=ftz)
-    part = q.one(("lo", "hi", "wide"))
+    part = q.take_one_of(("lo", "hi", "wide"))
     if part == "wide" and width == 64:
         raise _Unknown
     result = 2 * width if part == "wide" else width
@@ -142,7 +142,7 @@ def _product_24(q: _Qualifiers, base: str) -> Operation:
     """Of numbers of 24 bits: those of 32 are given, of which the highest 8 are ignored (CUDA's
     ``__mul24``; PTX says no more than that there are 24). The product has 48."""
     is_signed = q.type(("u32", "s32")) == "s32"
-    part = q.one(("lo", "hi"))
+    part = q.take_one_of(("lo", "hi"))
     multiply = partial(
         integers.multiply, width=24, is_signed=is_signed, shift=16 if part == "hi" else 0
     )
@@ -158,7 +158,7 @@ def _quotient(q: _Qualifiers, base: str) -> Operation:
     if kind in floats.FLOATS:
         if base != "div":
             raise _Unknown
-        q.one(("rn",))
+        q.take_one_of(("rn",))
         ftz = kind == "f32" and q.has("ftz")
         return _same("div.float", width, 2, floats.arithmetic, op="div", kind=kind, ftz=ftz)
     function = partial(integers.divide, width=width, remainder=base == "rem")
@@ -224,8 +224,8 @@ def _shift(q: _Qualifiers, base: str) -> Operation:
 
 def _funnel(q: _Qualifiers, base: str) -> Operation:
     q.type(("b32",))
-    mode = q.one(("clamp", "wrap"))
-    left = q.one(("l", "r")) == "l"
+    mode = q.take_one_of(("clamp", "wrap"))
+    left = q.take_one_of(("l", "r")) == "l"
     return _same("shf", 32, 3, integers.funnel, left=left, clamp=mode == "clamp")
 
 
@@ -242,7 +242,7 @@ def _field(q: _Qualifiers, base: str) -> Operation:
 
 def _mask(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("b32",) if base == "bmsk" else ("u32", "s32"))
-    clamp = q.one(("clamp", "wrap")) == "clamp"
+    clamp = q.take_one_of(("clamp", "wrap")) == "clamp"
     if base == "bmsk":
         return _same("bmsk", 32, 2, integers.bit_mask, clamp=clamp)
     return _same("szext", 32, 2, integers.extend, is_signed=kind == "s32", clamp=clamp)
@@ -264,14 +264,14 @@ def _count(q: _Qualifiers, base: str) -> Operation:
 
 
 def _permute(q: _Qualifiers, base: str) -> Operation:
-    mode = q.one((*integers.PERMUTED,), "")
+    mode = q.take_one_of((*integers.PERMUTED,), "")
     q.type(("b32",))
     return _same("prmt", 32, 3, integers.permute, mode=mode)
 
 
 def _lop3(q: _Qualifiers, base: str) -> Operation:
     q.type(("b32",))
-    combined = q.one(("and", "or"), "")
+    combined = q.take_one_of(("and", "or"), "")
 
     def with_predicate(a: int, b: int, c: int, table: int, other: int) -> tuple[int, int]:
         result = integers.logic(a, b, c, table)
@@ -302,7 +302,7 @@ def _dot(q: _Qualifiers, base: str) -> Operation:
     second, high = q.type(("u32", "s32")), False
     first = q.type(("u32", "s32"))
     if base == "dp2a":
-        high = q.one(("lo", "hi")) == "hi"
+        high = q.take_one_of(("lo", "hi")) == "hi"
     return _same(
         base, 32, 3, integers.dot, parts=2 if base == "dp2a" else 4, a_signed=first == "s32",
         b_signed=second == "s32", high=high,
@@ -315,11 +315,11 @@ def _dot(q: _Qualifiers, base: str) -> Operation:
 def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[Any, Any], Any], str]:
     """The relation of a ``setp`` or ``set``, and its name."""
     if kind in floats.FLOATS:
-        name = q.one(tuple(floats.COMPARISONS))
+        name = q.take_one_of(tuple(floats.COMPARISONS))
         ftz = kind == "f32" and q.has("ftz")
         return partial(floats.compare, name=name, kind=kind, ftz=ftz), f"{name}.float"
     names = {"b": ("eq", "ne"), "s": (*COMPARE,), "u": (*COMPARE, *UNSIGNED_NAMES)}
-    name = q.one(names[kind[0]])
+    name = q.take_one_of(names[kind[0]])
     relation = COMPARE[UNSIGNED_NAMES.get(name, name)]
     width = WIDTH[kind]
     plain = UNSIGNED_NAMES.get(name, name)
@@ -330,7 +330,7 @@ def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[Any, Any], Any], s
 
 def _set_predicate(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
-    combine = q.one(("and", "or", "xor"), "")
+    combine = q.take_one_of(("and", "or", "xor"), "")
     relation, name = _comparison(q, kind)
     sources: tuple[int, ...] = (WIDTH[kind],) * 2
     detail: tuple[str, ...] = (name,)
@@ -353,7 +353,7 @@ def _set_predicate(q: _Qualifiers, base: str) -> Operation:
 def _set(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
     target = q.type(("u32", "s32", "f32"))
-    combine = q.one(("and", "or", "xor"), "")
+    combine = q.take_one_of(("and", "or", "xor"), "")
     relation, _ = _comparison(q, kind)
     true, width = 0x3F800000 if target == "f32" else 0xFFFFFFFF, WIDTH[kind]
     boolean = _BOOLEAN[combine or "and"]
@@ -397,18 +397,18 @@ def _convert(q: _Qualifiers, base: str) -> Operation:
         if ftz and "f32" not in (source, target):
             raise _Unknown
         if narrow < wide:
-            q.one(("rn",))
+            q.take_one_of(("rn",))
         elif source == target:
-            q.one(("rn",), "rn")
+            q.take_one_of(("rn",), "rn")
         function = partial(floats.between, source=source, target=target, ftz=ftz, saturate=saturate)
     elif source in floats.FLOATS:
-        rounding = q.one(("rzi", "rni", "rmi", "rpi"))
+        rounding = q.take_one_of(("rzi", "rni", "rmi", "rpi"))
         function = partial(
             floats.to_integer, source=source, width=narrow, is_signed=target[0] == "s",
             rounding=rounding, ftz=ftz and source == "f32",
         )  # fmt: skip
     elif target in floats.FLOATS:
-        q.one(("rn",))
+        q.take_one_of(("rn",))
         function = partial(
             floats.from_integer, target=target, width=wide, is_signed=source[0] == "s",
             saturate=saturate,

@@ -118,7 +118,7 @@ class Sums:
         return self.column.low + int(self.row.min()), self.column.high + int(self.row.max())
 
     @property
-    def alike(self) -> bool:
+    def is_uniform(self) -> bool:
         """Whether all clusters have the same."""
         return self.column.low == self.column.high
 

@@ -134,7 +134,7 @@ class Ahead:
         known = not self.launch.function.unknown and all(one.target is not None for one in calls)
         return known and inside
 
-    def anywhere(self, kind: Kind, number: int) -> bool:
+    def may_name_barrier(self, kind: Kind, number: int) -> bool:
         """Whether the kernel has an instruction of a kind that may name a named barrier."""
         return any(self.number(one) in (number, None) for one in self._kinds.get(kind, ()))
 

@@ -408,7 +408,7 @@ def _differences(there: _There, here: _Here, places: _Places) -> list[_Differenc
             left.remove(instead)
             places.exchanged += 1
     differences = [
-        _Difference(warp, _said(there.of(warp)), _said(here.of(instead)))
+        _Difference(warp, _text(there.of(warp)), _text(here.of(instead)))
         for warp, instead in zip(found, left, strict=True)
     ]
     for variable, shift in places.shift.items():
@@ -477,7 +477,7 @@ def _same(there: _Stand, here: _Stand, places: _Places) -> bool:
     return places.fits(there, here)
 
 
-def _said(stands: Sequence[_Stand]) -> str:
+def _text(stands: Sequence[_Stand]) -> str:
     return " and ".join(dict.fromkeys(s.said for s in stands)) or "has ended"
 
 
@@ -585,7 +585,7 @@ def _of_cluster(
         found[cta] = (
             _differences(there, here[rank], places)
             if rank in here
-            else [_Difference(w, _said(s), "has ended") for w, s in there.stands.items()]
+            else [_Difference(w, _text(s), "has ended") for w, s in there.stands.items()]
         )
     first = next(iter(ctas.values()))
     ended = [r for r in range(prod(first.cluster_size or ())) if r in here and r not in ctas]
@@ -593,7 +593,7 @@ def _of_cluster(
         _Difference(
             None,
             f"CTA {rank} of its cluster has ended",
-            _said([one for stands in here[rank].stands.values() for one in stands]),
+            _text([one for stands in here[rank].stands.values() for one in stands]),
         )
         for rank in ended
     )

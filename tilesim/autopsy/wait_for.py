@@ -331,7 +331,7 @@ class _Graph:
             f"{total} of {count(need, 'thread')} have come, as far as it shows: {_said(arrived)}"
             + (f"; {_said(unsure)} wait at a barrier that is not known" if unsure else "")
         )
-        if self.ahead.anywhere("bar.arrive", wait.id):
+        if self.ahead.may_name_barrier("bar.arrive", wait.id):
             waiting.state.append("arrivals by bar.arrive do not show in a dump")
         elif total >= need and not unsure:
             waiting.passing = True

@@ -99,7 +99,7 @@ class Watch:
                 try:
                     return run.code(signals)
                 finally:
-                    kept = run.tell_what_is_kept(temporary)
+                    kept = run.report_kept_dumps(temporary)
         finally:
             if temporary is not None and not kept:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -328,7 +328,7 @@ class _Run:
                 watch.say(f"error: {error}")
                 self._unread = True
 
-    def tell_what_is_kept(self, temporary: Path | None) -> bool:
+    def report_kept_dumps(self, temporary: Path | None) -> bool:
         """Says where dumps are; whether those in the temporary folder, if there is one, stay, as
         one has not been read."""
         watch, paths = self._watch, {*self._states.changed()}

@@ -83,7 +83,7 @@ class _Arguments:
             return ()
         return unpack(f"<{length}{kind}", self._read(place, size))
 
-    def one_of(self, values: Sequence[Any]) -> Any:
+    def enumerator(self, values: Sequence[Any]) -> Any:
         number = self.number()
         if number >= len(values):
             raise LaunchError(f"a tensor map is refused: {number} is not known")
@@ -92,8 +92,8 @@ class _Arguments:
     def map(self, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
             steps: tuple[int, ...], mode: Im2col | None) -> tuple[Map, int, int]:  # fmt: skip
         """The map, the tensor's address and the promotion of cache lines."""
-        interleave, swizzle = self.one_of(_INTERLEAVES), self.one_of(SWIZZLES)
-        promotion, fill = self.number(), self.one_of(_FILLS)
+        interleave, swizzle = self.enumerator(_INTERLEAVES), self.enumerator(SWIZZLES)
+        promotion, fill = self.number(), self.enumerator(_FILLS)
         if self.kind >= len(_TYPES):
             raise LaunchError("maps of elements with less than 8 bits are not modelled")
         made = Map(

@@ -88,7 +88,7 @@ def accesses_after(
     return [boxes for touches in every for boxes in touches.boxes]
 
 
-def at_one_place(boxes: Boxes) -> bool:
+def is_same_in_all_ctas(boxes: Boxes) -> bool:
     """Whether an access lies where it does in all CTAs that are followed."""
     move = boxes.move
     return move.where is None and all(

@@ -126,7 +126,7 @@ class LaunchPlans:
         it carries from tile to tile is compared, and behind them, as far as runs may cost; last,
         so many that each of these turns comes in one run with others behind it."""
         every = self._total - 1
-        told = near(compared(self._simulation.code.graph), self.most, every)
+        told = values_around(compared(self._simulation.code.graph), self.most, every)
         fits = [n for n in told if sum(told[: told.index(n) + 1]) * len(self._alone) <= _TILES]
         last = min(every, max([_IN_A_ROW, *(n + 2 for n in fits)]))
         return tuple(sorted({*fits, last} if last > self.most else {*fits}))
@@ -152,7 +152,7 @@ class LaunchPlans:
         return f"{text} of those that ask (tried {up_to(self.most, self._turns)})"
 
     @property
-    def leaning(self) -> Leaning:
+    def assumption(self) -> Leaning:
         """What a verdict leans on: nothing, if every number was tried."""
         kind: Kind = "model" if self.most == self._total - 1 else "assumption"
         mir = self._simulation.code.mir
@@ -171,13 +171,13 @@ class LaunchPlans:
                 f"what is executed may depend on whether more than {self._longest} clusters are "
                 f"cancelled by one: {number} is compared with what it counts ({beyond[number]})",
             )
-        drawn = drawn_in(self._simulation)
+        drawn = hardware_taint(self._simulation)
         where = drawn.steers.get(CLUSTERS)
         if where is not None or CLUSTERS in drawn.periods:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
         if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
             return ("which clusters are cancelled decides what is executed",)
-        both = drawn_in(self._simulation, ctas=True).placed
+        both = hardware_taint(self._simulation, ctas=True).placed
         several = (
             self._simulation.written & both.keys() if self._partitions > _MOST_PARTITIONS else ()
         )
@@ -190,7 +190,7 @@ class LaunchPlans:
 
     def _of_each_kind(self) -> tuple[int, ...]:
         """One cluster of each kind, as far as runs so far have shown what shares memory."""
-        return representatives(drawn_in(self._simulation, ctas=True), self._every)
+        return representatives(hardware_taint(self._simulation, ctas=True), self._every)
 
     # ------------------------------------------------------------------ the runs
 
@@ -308,7 +308,7 @@ class LaunchPlans:
         return Plan(self._clusters, answers)
 
 
-def drawn_in(simulation: Simulation, *, ctas: bool = False) -> Taint:
+def hardware_taint(simulation: Simulation, *, ctas: bool = False) -> Taint:
     """What numbers that hardware hands out decide, or with ``ctas`` those of the CTAs.
 
     Where memory is all that a number may reach a decision by, parts of it are distinguished by what
@@ -381,7 +381,7 @@ def compared(graph: FlowGraph) -> Mapping[int, Loc]:
         effects = (e for b in loop.blocks for n in graph.blocks[b] for e in mir.effects[n])
         if not inner and not all(map(_is_alone, effects)):
             carries |= carried(graph, loop.head, loop.blocks)
-    counts, found = _made_of(mir, carries), dict[int, Loc]()
+    counts, found = _derived_registers(mir, carries), dict[int, Loc]()
     for n in range(len(mir.code)):
         if not reads(mir, n).isdisjoint(counts):
             for number in _compared_by(mir, n, counts):
@@ -389,7 +389,7 @@ def compared(graph: FlowGraph) -> Mapping[int, Loc]:
     return found
 
 
-def near(numbers: Iterable[int], most: int, every: int) -> list[int]:
+def values_around(numbers: Iterable[int], most: int, every: int) -> list[int]:
     """In order, these, the ones before and ``most`` behind each, above ``most``, up to ``every``:
     where a comparison comes out in another way, rings go round once more. Behind small ones they do
     so up to ``most``."""
@@ -411,7 +411,7 @@ def _is_alone(effect: fx.Effect) -> bool:
     return isinstance(effect, (fx.Defines, fx.Reads))
 
 
-def _made_of(mir: Mir, names: Collection[str]) -> set[str]:
+def _derived_registers(mir: Mir, names: Collection[str]) -> set[str]:
     """These registers, and those that instructions make of them."""
     after: dict[str, set[str]] = {}
     for n in range(len(mir.code)):

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import BOTH, Dataflow, Taint
 from tilesim.checker.assumptions import Leaning
-from tilesim.checker.last_draw import accesses_after, at_one_place
+from tilesim.checker.last_draw import accesses_after, is_same_in_all_ctas
 from tilesim.checker.launch_control import (
     Plan,
     compared,
-    near,
     representatives,
     rings,
     up_to,
+    values_around,
 )
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
@@ -40,7 +40,7 @@ from tilesim.ir.scalars import word_accesses
 from tilesim.sim.machine.result import Outcome
 from tilesim.sim.machine.schedule import Draw, Order, Word
 from tilesim.sim.machine.simulate import Run, Simulation
-from tilesim.sim.observers.monotone_words import drawn_tensors
+from tilesim.sim.observers.monotone_words import ticket_tensors
 
 #: orders that are tried at most where that has to be all of them
 _ORDERS = 200
@@ -59,7 +59,7 @@ class OrderPlans:
     executed so many ``instructions``.
 
     ``covers`` says what they extend to, once they are made; it is empty if that is not all orders.
-    ``leaning`` is what a verdict then assumes of numbers of tiles that were not tried, if any.
+    ``assumption`` is what a verdict then assumes of numbers of tiles that were not tried, if any.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OrderPlans:
         self._tried = 1
         self.tensors = tuple(dict.fromkeys(d.tensor for d in self._draws))
         self.covers = ""
-        self.leaning: Leaning | None = None
+        self.assumption: Leaning | None = None
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """The runs one after another; stops where they show that they do not cover all orders.
@@ -144,7 +144,7 @@ class OrderPlans:
     def _bounds(self) -> frozenset[int] | None:
         """Numbers that tell draws apart; None if they decide in other ways, too."""
         code = self._simulation.code
-        tickets = drawn_tensors(code.mir) & code.counters
+        tickets = ticket_tensors(code.mir) & code.counters
         if not _meet_in(code.mir, tickets, code.counters):
             return None
         if any(not _consecutive(draws) for draws in self._words.values()):
@@ -165,7 +165,7 @@ class OrderPlans:
 
     def _bounds_by(self, graph: FlowGraph, flow: Dataflow) -> frozenset[int] | None:
         """What tells draws apart, by what may flow where."""
-        tickets = drawn_tensors(graph.mir) & self._simulation.code.counters
+        tickets = ticket_tensors(graph.mir) & self._simulation.code.counters
         drawn = Taint(graph, tickets)
         if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
             return None
@@ -195,7 +195,7 @@ class OrderPlans:
     def _deciding(self) -> Taint:
         """What the numbers drawn and those of the CTAs decide, looked at together."""
         code = self._simulation.code
-        return Taint(code.graph, drawn_tensors(code.mir) & code.counters, ctas=True)
+        return Taint(code.graph, ticket_tensors(code.mir) & code.counters, ctas=True)
 
     @cached_property
     def _placed(self) -> list[set[frozenset[str]]]:
@@ -205,7 +205,7 @@ class OrderPlans:
         No run shows each cluster with each number. So what two clusters access there is covered
         only if the number alone says where that is, and not which of them has drawn it.
         """
-        tickets = drawn_tensors(self._simulation.code.mir)
+        tickets = ticket_tensors(self._simulation.code.mir)
         written = self._simulation.written - tickets
         every = (placed for name, placed in self._deciding.placed.items() if name in written)
         return [placed for placed in every if any(sources & tickets for sources in placed)]
@@ -297,7 +297,12 @@ class OrderPlans:
                 accesses_after(self._simulation, self._inputs, plans, clusters, draw.number)
                 for draw in (draws[-1], draws[0])
             )
-            if len(draws) < 2 or last is None or other is None or not all(map(at_one_place, last)):
+            if (
+                len(draws) < 2
+                or last is None
+                or other is None
+                or not all(map(is_same_in_all_ctas, last))
+            ):
                 return ()
             more = more or bool(other)
         return _turns() if more else _turns()[:1]
@@ -361,7 +366,7 @@ class OrderPlans:
         while len(orders) > self._allowed and (late or most > 1):
             most, late = most if late else most - 1, False
             orders = [*self._counts(warps, tiles, most, told, late=late), *shared_out]
-        beside = near(told, most, tiles)
+        beside = values_around(told, most, tiles)
         if len(beside) > _BESIDE:
             return
         for turns in dict.fromkeys(orders):
@@ -380,7 +385,7 @@ class OrderPlans:
                 mir = self._simulation.code.mir
                 steps = zip(mir.code, mir.effects, strict=True)
                 at = dict.fromkeys(step.loc for step, effects in steps if self._drawn_in(effects))
-                self.leaning = Leaning("ticket-order", self.covers, tuple(at), "assumption")
+                self.assumption = Leaning("ticket-order", self.covers, tuple(at), "assumption")
 
     @cached_property
     def _allowed(self) -> int:
@@ -397,7 +402,9 @@ class OrderPlans:
         alone = {*self._kinds, len(self._numbers) // self._program.cluster_size - 1}
         for warp in (w for w in warps if w // size in alone):
             others = [w for w in warps if w != warp]
-            for number in dict.fromkeys((*range(most + 1), *near(told, most, tiles), tiles)):
+            for number in dict.fromkeys(
+                (*range(most + 1), *values_around(told, most, tiles), tiles)
+            ):
                 if not others:
                     return
                 turns = -(-(tiles - number) // len(others))

@@ -490,7 +490,7 @@ class Checking:
         failed, left_open = self._try_plans(first, plans.runs(self.inputs))
         if failed is None:
             self._open_answers += left_open + plans.reasons()
-            self._covered_choices[plans.covers] = plans.leaning
+            self._covered_choices[plans.covers] = plans.assumption
         return failed
 
     def _try_plans(
@@ -526,7 +526,7 @@ class Checking:
             failed, left_open = self._try_plans(first, plans.runs())
             if failed is not None:
                 return failed
-            self._covered_choices[plans.covers] = plans.leaning
+            self._covered_choices[plans.covers] = plans.assumption
             if left_open or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
         return None

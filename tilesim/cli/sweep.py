@@ -44,7 +44,7 @@ from tilesim.fuzz.cases import (
     scalars_of,
     space,
 )
-from tilesim.fuzz.sweep import Said, asked, prove_all
+from tilesim.fuzz.sweep import EveryResult, asked, prove_all
 from tilesim.ir.program import Strict
 from tilesim.parallel import Opener, WorkersLost
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
@@ -146,7 +146,7 @@ class _Sweep:
         seconds: float | None,
     ) -> None:  # fmt: skip
         self.outcomes: list[Outcome] = []
-        self.every: list[Said] = []
+        self.every: list[EveryResult] = []
         self.interrupted = False
         self.ended: list[str] = []
         self._target, self._cases = target, cases
@@ -182,7 +182,7 @@ class _Sweep:
             return
         wanted, done = asked(self.outcomes, name), count_up(1)
 
-        def show(said: Said) -> None:
+        def show(said: EveryResult) -> None:
             share = self._progress.share(next(done), len(wanted))
             self._progress.show(f"proving {self._target} for every {name}: {share}")
 
@@ -290,7 +290,7 @@ def _product(values: Mapping[str, tuple[Value, ...]]) -> Iterable[dict[str, Valu
         yield dict(zip(values, choice, strict=True))
 
 
-def _code(outcomes: Sequence[Outcome], every: Sequence[Said]) -> int:
+def _code(outcomes: Sequence[Outcome], every: Sequence[EveryResult]) -> int:
     """The exit code; that there is no proof for every trip count is no reason to fail."""
     verdicts = {o.verdict for o in outcomes} | {s.verdict for s in every}
     if verdicts & {"failed", "error"}:
@@ -301,7 +301,7 @@ def _code(outcomes: Sequence[Outcome], every: Sequence[Said]) -> int:
 
 
 def _document(
-    target: str, outcomes: Sequence[Outcome], every: Sequence[Said], wanted: int
+    target: str, outcomes: Sequence[Outcome], every: Sequence[EveryResult], wanted: int
 ) -> dict[str, Any]:  # fmt: skip
     """The JSON report; ``interrupted`` if not all configurations were checked."""
     document: dict[str, Any] = {"target": target, "cases": [outcome_json(o) for o in outcomes]}
@@ -312,7 +312,7 @@ def _document(
     return document
 
 
-def table(outcomes: Sequence[Outcome], every: Sequence[Said] = ()) -> str:
+def table(outcomes: Sequence[Outcome], every: Sequence[EveryResult] = ()) -> str:
     """One row per configuration: the parameters that vary, the verdict, the first finding; and one
     per proof for ``every`` value of a parameter, ``1..`` there."""
     if not outcomes:

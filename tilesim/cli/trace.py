@@ -39,7 +39,7 @@ from tilesim.report.document import SCHEMA
 from tilesim.report.json import finding_json
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import findings_text
-from tilesim.report.timeline import Part, parts_json, strips
+from tilesim.report.timeline import TraceSource, parts_json, strips
 from tilesim.sim.machine.simulate import kernel_of
 from tilesim.sim.observers.timeline import LIMIT, Recording, Timeline, record
 from tilesim.wording import count
@@ -239,7 +239,7 @@ class _Runs:
         drawn = [timeline for part in self.parts() for timeline in part.timelines]
         return [list(strips(timeline, style)) for timeline in drawn]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TraceSource]:
         """The parts of the trace.
 
         A simulated cycle is one microsecond of the trace, and a nanosecond of a GPU a thousandth;
@@ -253,14 +253,14 @@ class _Runs:
                 about["clock_mhz"] = round(clock, 1)
             title = " (simulator)" if self.gpu else ""
             scale = 1 / clock if clock else 1.0
-            parts.append(Part(self.simulated.timelines, scale, about, title))
+            parts.append(TraceSource(self.simulated.timelines, scale, about, title))
         if self.gpu:
             about = {
                 "source": "gpu", "gpu": self.gpu.device.name, "driver": self.gpu.device.driver,
                 "clock_mhz": None if clock is None else round(clock, 1), "lost": self.gpu.lost,
             }  # fmt: skip
             title = " (GPU)" if self.simulated else ""
-            parts.append(Part(self.gpu.timelines, _MICRO if clock else 1.0, about, title))
+            parts.append(TraceSource(self.gpu.timelines, _MICRO if clock else 1.0, about, title))
         return parts
 
     def summary(self, output: Path) -> list[str]:

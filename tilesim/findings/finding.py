@@ -99,7 +99,7 @@ class Named:
         return self.name if self.slot is None else f"{self.name}[{self.slot}]"
 
     @property
-    def anywhere(self) -> tuple[str, int | None] | str:
+    def in_any_cta(self) -> tuple[str, int | None] | str:
         """The same for the barriers at one place of all CTAs."""
         return self.label if self.cta is None else (self.name, self.slot)
 

@@ -35,7 +35,7 @@ class Every:
 
 
 @dataclass(frozen=True)
-class Said:
+class EveryResult:
     """What came of it: `OPEN`, ``proved``, or the verdict for a value for which it is another."""
 
     every: Every
@@ -83,17 +83,17 @@ def asked(outcomes: Sequence[Outcome], name: str) -> list[Every]:
 
 def prove_all(
     wanted: Iterable[Every], opener: Opener, *, workers: int = 1, seconds: float | None = None,
-    on_result: Callable[[Said], None] = lambda said: None,
-) -> tuple[list[Said], bool]:  # fmt: skip
+    on_result: Callable[[EveryResult], None] = lambda said: None,
+) -> tuple[list[EveryResult], bool]:  # fmt: skip
     """What is said of each, in their order, and whether the user did not interrupt. None is begun
     after so many ``seconds``.
 
     Raises:
         WorkersLost: as `tilesim.parallel.work`.
     """
-    found: list[Said] = []
+    found: list[EveryResult] = []
 
-    def add(said: Said) -> None:
+    def add(said: EveryResult) -> None:
         found.append(said)
         on_result(said)
 
@@ -103,19 +103,19 @@ def prove_all(
     return sorted(found, key=lambda said: said.every.number), done
 
 
-def _lost(every: Every, reason: str) -> Said:
-    return Said(every, OPEN, message=reason)
+def _lost(every: Every, reason: str) -> EveryResult:
+    return EveryResult(every, OPEN, message=reason)
 
 
-def prove_every(every: Every) -> Said:
+def prove_every(every: Every) -> EveryResult:
     """The proof, or why there is none; whatever goes wrong is said as well."""
     try:
         return _proved(every)
     except (TilesimError, ValueError, AssertionError, ArithmeticError) as error:
-        return Said(every, OPEN, message=f"{type(error).__name__}: {error}")
+        return EveryResult(every, OPEN, message=f"{type(error).__name__}: {error}")
 
 
-def _proved(every: Every) -> Said:
+def _proved(every: Every) -> EveryResult:
     kernel, strict = kernel_of(every.target), every.strict
     proof = ForAll(
         kernel, {**kernel.params, **dict(every.params)}, every.name, Values(),
@@ -123,10 +123,10 @@ def _proved(every: Every) -> Said:
     )  # fmt: skip
     claim = proof.claim()
     if claim.proved:
-        return Said(every, "proved", claim)
+        return EveryResult(every, "proved", claim)
     if proof.failing is not None:
-        return Said(every, "failed", claim, _first(proof.failing))
-    return Said(every, OPEN, claim)
+        return EveryResult(every, "failed", claim, _first(proof.failing))
+    return EveryResult(every, OPEN, claim)
 
 
 def _first(report: Report) -> str:

@@ -39,7 +39,7 @@ from tilesim.mistakes.barrier_use import (
     about,
     elsewhere,
     executes,
-    one_each,
+    first_per_instruction,
     reached,
     shares,
 )
@@ -389,7 +389,7 @@ def never_arrived(case: Case) -> Cause | None:
         waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
         if any(map(history.suppliers, waiters)):
             continue
-        bare = one_each(c for c in credits if c.tx > 0)
+        bare = first_per_instruction(c for c in credits if c.tx > 0)
         if bare:
             return Cause(
                 f"no instruction arrives on {on.label}: its bytes are expected without an arrival",
@@ -549,7 +549,7 @@ def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets)
     like = MbarrierArrive(mbar=mbar, loc=place.loc)
     arrivals = tuple(_on(mbar, cta, like) for cta in targets)
     new, side = beside(place, late, *arrivals)
-    what = said(facts, arrivals)
+    what = arrivals_text(facts, arrivals)
     yield of_places(f"{what} {side} {brief(place)}", [(place, new)], 2)
     if place.one or isinstance(facts.program, Mir):
         return
@@ -560,7 +560,7 @@ def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets)
     yield replace(edit, variables=(elected,))
 
 
-def said(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
+def arrivals_text(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
     """Arrivals in words."""
     return " and ".join(f"{op.mnemonic} on {facts.shown(op.mbar)}" for op in arrivals)
 
@@ -744,12 +744,12 @@ def _addresses(op: Op) -> Iterator[Expr]:
 def _bases(mir: Mir, address: Expr) -> frozenset[str]:
     """The declarations that an address is made of, through the registers in it."""
 
-    def made_of(name: str) -> Iterator[str]:
+    def sources_of(name: str) -> Iterator[str]:
         for number in mir.setters.get(name, ()):
             value = getattr(mir.code[number].what, "value", None)
             yield from mentioned(value) if isinstance(value, Expr) else ()
 
-    return frozenset(name for name in closure(mentioned(address), made_of) if name[0] == "&")
+    return frozenset(name for name in closure(mentioned(address), sources_of) if name[0] == "&")
 
 
 # ------------------------------------------------------------------ CTAs to arrive in
@@ -850,7 +850,7 @@ def _instead(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Ed
         for place, more in zip(places, further, strict=True)
     ]
     side = "as well" if stays else f"instead of {facts.shown(arrivals[0].mbar)}"
-    yield of_places(f"{said(facts, further[0])} {side}", new, 2 if stays else 1
+    yield of_places(f"{arrivals_text(facts, further[0])} {side}", new, 2 if stays else 1
     )  # fmt: skip
 
 
@@ -868,6 +868,6 @@ def _by_all(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Edi
         if all(ranks) or not any(ranks) or not isinstance(op, MbarrierArrive):
             continue
         arrivals = tuple(_on(op.mbar, cta, op) for cta in targets)
-        what = f"{said(facts, arrivals)} where {facts.shown(cond.cond)} does not hold"
+        what = f"{arrivals_text(facts, arrivals)} where {facts.shown(cond.cond)} does not hold"
         new = replace(cond, orelse=arrivals)
         yield of_places(what, [(region, (new,))], 1)

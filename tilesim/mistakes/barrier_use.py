@@ -186,7 +186,7 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
     """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
     barrier of the array than the one on which the copy has landed."""
     near = [
-        t for t in case.history.near(landing.issued, MOST_BETWEEN)
+        t for t in case.history.touches_around(landing.issued, MOST_BETWEEN)
         if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
@@ -206,14 +206,15 @@ def _of_other_turns(case: Case, one: Touch, other: Touch) -> bool:
 def elsewhere(case: Case, on: Mbarrier, *, bytes_: bool = False) -> list[Touch]:
     """Credits by instructions that name barriers of the same array, made on the barrier at the
     same place of another CTA."""
-    return one_each(
+    return first_per_instruction(
         t for t in case.history.credits()
         if t.on is not on and t.on.address == on.address
         and (t.tx < 0 if bytes_ else t.arrivals > 0) and not case.history.credits(on, t.warp)
     )  # fmt: skip
 
 
-def one_each(credits: Iterable[Touch]) -> list[Touch]:
+def first_per_instruction(credits: Iterable[Touch]) -> list[Touch]:
+    """Of the credits by one instruction only the first."""
     found: dict[int, Touch] = {}
     for credit in credits:
         found.setdefault(credit.op.number, credit)

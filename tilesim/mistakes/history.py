@@ -484,7 +484,7 @@ class History(EventLog):
             if (kind is None or t.kind == kind) and (warp is None or t.warp is warp)
         ]  # fmt: skip
 
-    def near(self, when: int, distance: int) -> list[Touch]:
+    def touches_around(self, when: int, distance: int) -> list[Touch]:
         """What was done to mbarriers at most ``distance`` before or after a time, in order."""
         low = bisect_left(self.touches, when - distance, key=lambda t: t.at)
         high = bisect_left(self.touches, when + distance + 1, key=lambda t: t.at)

@@ -360,13 +360,13 @@ def _begins_anew(mir: Mir, phase: object, loop: range) -> bool:
     def setters(name: str) -> list[int]:
         return [n for n in mir.setters.get(name, ()) if n in loop]
 
-    def made_of(name: str) -> Iterator[str]:
+    def sources_of(name: str) -> Iterator[str]:
         for effect in (e for n in setters(name) for e in mir.effects[n]):
             if isinstance(effect, fx.Defines) and effect.var.name == name:
                 value = effect.value  # "": no register
                 yield from mentioned(value) if isinstance(value, Expr) else ("",)
 
-    made = closure(mentioned(phase) if isinstance(phase, Expr) else (), made_of)
+    made = closure(mentioned(phase) if isinstance(phase, Expr) else (), sources_of)
     left = (name for name in live_at(graph_of(mir), loop[0]) if setters(name))
     return any(len(setters(name)) > 1 for name in made) and made.isdisjoint(("", *left))
 

@@ -16,7 +16,7 @@ from tilesim.mistakes.barrier_use import (
     Maker,
     about,
     elsewhere,
-    one_each,
+    first_per_instruction,
     shares,
 )
 from tilesim.mistakes.context import LANES, array_of, branch_past, has
@@ -62,7 +62,7 @@ class _Balance:
     @cached_property
     def copies(self) -> list[Touch]:
         """One of each instruction that completes bytes."""
-        return one_each(c for c in self.credits if c.tx < 0)
+        return first_per_instruction(c for c in self.credits if c.tx < 0)
 
     @property
     def expected(self) -> dict[Maker, int]:
@@ -111,12 +111,12 @@ class _Balance:
 
     def expecting(self, expects: Iterable[Touch] | None = None) -> tuple[Participant, ...]:
         """The instructions that expect bytes."""
-        own = one_each(self.expects if expects is None else expects)
+        own = first_per_instruction(self.expects if expects is None else expects)
         return tuple(self.case.of(c, f"expects {c.tx} bytes on {self.on.label}") for c in own)
 
     def completing(self, copies: Iterable[Touch]) -> tuple[Participant, ...]:
         """The copies that complete bytes, and where."""
-        own = one_each(copies)
+        own = first_per_instruction(copies)
         return tuple(self.case.of(c, f"completes {-c.tx} bytes on {c.on.label}") for c in own)
 
 
@@ -260,8 +260,10 @@ def _unexpected(b: _Balance) -> Cause | None:
     return Cause(
         f"copies complete {have} bytes on {label} that no expect_tx covers: its phase ends without "
         "them",
-        (*_in_other_turns(b), *(b.case.of(c, f"arrives on {label} and expects no bytes")
-                                for c in one_each(own or arrivals)), *b.completing(b.copies)),
+        (*_in_other_turns(b),
+         *(b.case.of(c, f"arrives on {label} and expects no bytes")
+           for c in first_per_instruction(own or arrivals)),
+         *b.completing(b.copies)),
         f"expect the {have} bytes with the arrival: arrive.expect_tx on {label}",
         facts=Stated(bytes=(have,)),
     )  # fmt: skip

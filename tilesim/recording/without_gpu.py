@@ -163,8 +163,10 @@ def without_gpu(recording: Recording) -> Recording:
     """A recording on a machine where torch is told of a GPU."""
 
     @contextmanager
-    def told(target: str, record: Callable[[Launched], None], **options: Any) -> Iterator[None]:
+    def recording_without_gpu(
+        target: str, record: Callable[[Launched], None], **options: Any
+    ) -> Iterator[None]:
         with torch_without_gpu(target), recording(target, record, **options):
             yield
 
-    return told
+    return recording_without_gpu

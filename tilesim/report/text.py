@@ -150,7 +150,7 @@ def _what(deed: Deed | None) -> object:
 
 def _where(deed: Deed | None) -> object:
     """What is waited for, in whichever CTA."""
-    return deed and (deed.on and deed.on.anywhere, deed.parity)
+    return deed and (deed.on and deed.on.in_any_cta, deed.parity)
 
 
 #: culprits that are shown

@@ -204,7 +204,7 @@ _FLOWS = {"arrive": "arrive to wait", "issue": "issue to start", "complete": "co
 
 
 @dataclass(frozen=True)
-class Part:
+class TraceSource:
     """The timelines of one backend in a trace.
 
     ``scale``: how many of the trace's microseconds one unit of the timelines takes. ``about`` goes
@@ -221,10 +221,10 @@ class Part:
 
 def chrome_json(timelines: Iterable[Timeline], name: str) -> str:
     """The trace of the recorded clusters, ending with a newline; ``name`` is the kernel's."""
-    return parts_json([Part(tuple(timelines), about={"source": "simulator"})], name)
+    return parts_json([TraceSource(tuple(timelines), about={"source": "simulator"})], name)
 
 
-def parts_json(parts: Sequence[Part], name: str) -> str:
+def parts_json(parts: Sequence[TraceSource], name: str) -> str:
     """One trace of several backends: their CTAs are processes of their own, side by side."""
     writers = [_Writer(part, number, len(parts)) for number, part in enumerate(parts)]
     meta = [event for writer in writers for event in writer.names(name)]
@@ -255,7 +255,7 @@ def parts_json(parts: Sequence[Part], name: str) -> str:
 class _Writer:
     """The events of part ``number`` of ``parts`` in one trace."""
 
-    def __init__(self, part: Part, number: int, parts: int) -> None:
+    def __init__(self, part: TraceSource, number: int, parts: int) -> None:
         folded = [fold(t) if part.once else Folded(t) for t in part.timelines]
         self.part = replace(part, timelines=tuple(f.timeline for f in folded))
         self._folded = folded

@@ -531,8 +531,8 @@ def _timeouts(
     }
     decides = {name for n in numbers if _looks(mir, n) for name in mentions(mir)[n].used}
     decides |= {name for n in numbers if n in leaving for name in mentions(mir)[n].tested}
-    made_of = _made_of(mir, numbers)
-    if not carried(graph, head, blocks).isdisjoint(_closure(made_of, decides)):
+    sources_of = _sources_of(mir, numbers)
+    if not carried(graph, head, blocks).isdisjoint(_closure(sources_of, decides)):
         return
     for block in sorted({graph.block_of[n] for n in numbers}):
         last = graph.blocks[block][-1]
@@ -540,7 +540,7 @@ def _timeouts(
         traps = [doomed[way] for way in successors if way in doomed]
         if isinstance(branch, Branch) and len(successors) == 2 and traps:
             taken = graph.block_of[branch.target] in doomed
-            if _counts(mir, numbers, made_of, mentions(mir)[last].tested):
+            if _counts(mir, numbers, sources_of, mentions(mir)[last].tested):
                 yield last, last + 1 if taken else branch.target, traps[0]
 
 
@@ -563,17 +563,19 @@ def _doomed(graph: FlowGraph) -> dict[int, Loc]:
 
 
 def _counts(
-    mir: Mir, numbers: Collection[int], made_of: Mapping[str, set[str]], tested: Collection[str]
+    mir: Mir, numbers: Collection[int], sources_of: Mapping[str, set[str]], tested: Collection[str]
 ) -> bool:
     """Whether a test asks nothing but how many turns a loop has made, or how long it took."""
-    asked = _closure(made_of, tested)
+    asked = _closure(sources_of, tested)
     if any(not asked.isdisjoint(sets(mir, n)) for n in numbers if _looks(mir, n)):
         return False
     times = {name for n in numbers if _is_oracle(mir, n) for name in sets(mir, n)}
-    return any(name in times or name in _closure(made_of, made_of.get(name, ())) for name in asked)
+    return any(
+        name in times or name in _closure(sources_of, sources_of.get(name, ())) for name in asked
+    )
 
 
-def _made_of(mir: Mir, numbers: Collection[int]) -> dict[str, set[str]]:
+def _sources_of(mir: Mir, numbers: Collection[int]) -> dict[str, set[str]]:
     """By register that these instructions set, those of which they make it."""
     found: dict[str, set[str]] = {}
     for n in numbers:
@@ -582,9 +584,9 @@ def _made_of(mir: Mir, numbers: Collection[int]) -> dict[str, set[str]]:
     return found
 
 
-def _closure(made_of: Mapping[str, set[str]], names: Collection[str]) -> set[str]:
+def _closure(sources_of: Mapping[str, set[str]], names: Collection[str]) -> set[str]:
     """These registers, and those that they are made of."""
-    return closure(names, lambda name: made_of.get(name, ()))
+    return closure(names, lambda name: sources_of.get(name, ()))
 
 
 def _with_few_attempts(mir: Mir) -> Mir:

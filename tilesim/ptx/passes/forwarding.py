@@ -168,24 +168,24 @@ class _Contents:
         #: those of which what they hold is of use only where it decides
         self.choices: set[str] = set()
         #: what other things that are computed are made of
-        self.made_of: dict[str, tuple[Expr, ...]] = {}
+        self.sources_of: dict[str, tuple[Expr, ...]] = {}
         #: by register, those that hold what is made of it
         self._parts_of: dict[str, list[str]] = {}
 
     def note(self, name: str, value: Expr, names: frozenset[str], *, choice: bool) -> None:
         """A register holds the value of an expression, which mentions these; ``choice``: it is of
         use only where it decides."""
-        if self._is_made_of(name, names):
+        if self._note_sources(name, names):
             self.values[name] = value
             if choice:
                 self.choices.add(name)
 
     def note_data(self, name: str, sources: tuple[Expr, ...], names: frozenset[str]) -> None:
         """A register holds what no expression says, and is made of that."""
-        if self._is_made_of(name, names):
-            self.made_of[name] = sources
+        if self._note_sources(name, names):
+            self.sources_of[name] = sources
 
-    def _is_made_of(self, name: str, names: frozenset[str]) -> bool:
+    def _note_sources(self, name: str, names: frozenset[str]) -> bool:
         if name in names:
             return False
         for other in names:
@@ -197,7 +197,7 @@ class _Contents:
         for gone in (name, *self._parts_of.pop(name, ())):
             self.values.pop(gone, None)
             self.choices.discard(gone)
-            self.made_of.pop(gone, None)
+            self.sources_of.pop(gone, None)
 
 
 class _Forwarding:
@@ -520,7 +520,7 @@ def _of_sources(data: Data, contents: _Contents) -> Data:
         for part in walk(source):
             if isinstance(part, Var):
                 value = contents.values.get(part.name)
-                made = contents.made_of.get(part.name, (part,)) if value is None else walk(value)
+                made = contents.sources_of.get(part.name, (part,)) if value is None else walk(value)
                 found.update((str(p), p) for p in made if isinstance(p, Var | Special | Base))
             elif isinstance(part, Special | Base):
                 found[str(part)] = part

@@ -260,7 +260,7 @@ class Follower(Evaluator):
         """What a register holds from now on in all clusters."""
         mirror = self.mirrors[warp.index]
         if self._vary(new):
-            mirror.differ(slot, self._equal.one(new))
+            mirror.differ(slot, self._equal.canonical(new))
         else:
             mirror.agree(slot)
 
@@ -295,7 +295,7 @@ class Follower(Evaluator):
 
     def _agree(self, values: Values, mask: int, what: object) -> None:
         """Those whose values in the active lanes are others leave."""
-        if type(values) is Sums and not values.alike:
+        if type(values) is Sums and not values.is_uniform:
             self.leave(values.column.shift[:, 0] != 0, what, self._loc)
         if isinstance(values, np.ndarray) and values.ndim == 2:
             here = of_active(values, mask)
@@ -400,7 +400,7 @@ class Follower(Evaluator):
         if not differs(new) or not self._vary(new):
             mirror.agree(slot)
             return
-        mirror.differ(slot, self._equal.one(new))
+        mirror.differ(slot, self._equal.canonical(new))
         different = plain(w.registers[slot]) != new[0]
         if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
             self._lose(f"a register set at {self._loc}")
@@ -409,7 +409,7 @@ class Follower(Evaluator):
         """Whether not all that take the same steps have the same."""
         own = values[self.same] if self._left else values
         if type(own) is Sums:
-            return not own.alike
+            return not own.is_uniform
         return bool((own[:, 0] != own[0, 0]).any() or (own != own[0]).any())
 
     @property

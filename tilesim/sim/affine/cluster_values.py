@@ -43,7 +43,7 @@ class Arrays:
         #: by first column and first row
         self._by_ends: dict[tuple[object, bytes], list[Values]] = {}
 
-    def one(self, new: Values) -> Values:
+    def canonical(self, new: Values) -> Values:
         """The array that stands for all that are equal to this one."""
         if type(new) is Sums:
             name: tuple[object, bytes] = id(new.column), new.row.tobytes()
@@ -268,7 +268,7 @@ class Mirror:
 def _vary(values: Values) -> bool:
     """Whether not all clusters have the same."""
     if type(values) is Sums:
-        return not values.alike
+        return not values.is_uniform
     return bool((values != values[0]).any())
 
 

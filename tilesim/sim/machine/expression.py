@@ -590,7 +590,7 @@ class OpenNumbers:
         self._any = divides or bool(unset)
         if divides:
             divided = [v.name for v, value in self._values if self.may_be_open(value)]
-            self.registers |= closure(divided, self._made_of)
+            self.registers |= closure(divided, self._sources_of)
 
     def may_be_open(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
@@ -639,16 +639,16 @@ class OpenNumbers:
             return names
         found = [effect for _, effect in self._mir.all_of(Defines)]
         data = {e.var.name for e in found if not isinstance(e.value, Expr)} - deciding
-        held = closure(data, lambda name: self._made_of(name) - deciding)
+        held = closure(data, lambda name: self._sources_of(name) - deciding)
         return names - held
 
-    def _made_of(self, name: str) -> frozenset[str]:
+    def _sources_of(self, name: str) -> frozenset[str]:
         """The registers that expressions which mention this one set."""
         return self._makes.get(name, frozenset())
 
     def _carried_to(self, name: str) -> frozenset[str]:
         """Those, and what instructions set that only compute or exchange registers."""
-        return self._made_of(name) | {
+        return self._sources_of(name) | {
             result.name
             for op in self._mir.ops()
             if (sets_only(op) or op.exchanges or op.combines)

@@ -413,7 +413,7 @@ class FootprintTable:
         self.by_view: dict[tuple[int, int], Footprint] = {}
         #: the same for all operands of an instruction
         self.by_operands: dict[tuple[int, Hashable], tuple[Footprint, ...]] = {}
-        self._near: dict[tuple[Footprint, ...], list[Footprint]] = {}
+        self._overlapping: dict[tuple[Footprint, ...], list[Footprint]] = {}
         self._known: dict[Hashable, Footprint] = {}
         self._alone: dict[Hashable, Footprint] = {}
         #: of those that are related here, once they are many
@@ -452,20 +452,20 @@ class FootprintTable:
             known = self._alone[key] = make()
         return known
 
-    def near(self, footprints: tuple[Footprint, ...]) -> list[Footprint]:
+    def overlapping(self, footprints: tuple[Footprint, ...]) -> list[Footprint]:
         """All footprints that share a byte with some of these."""
-        known = self._near.get(footprints)
+        known = self._overlapping.get(footprints)
         if known is None:
             known = [*dict.fromkeys(other for f in footprints for other in f.overlaps)]
-            self._near[footprints] = known
+            self._overlapping[footprints] = known
         return known
 
     def _relate(self, new: Footprint) -> None:
-        self._near.clear()
+        self._overlapping.clear()
         new.number = self._made = self._made + 1
         new.overlaps.append(new)
         new.covers.append(new)
-        for other in self._near_to(new):
+        for other in self._candidates(new):
             if new.bytes.meets(other.bytes):
                 new.overlaps.append(other)
                 other.overlaps.append(new)
@@ -482,7 +482,7 @@ class FootprintTable:
         if near:
             new.barriers = tuple(a for a in near if _object(a).meets(new.bytes))
 
-    def _near_to(self, new: Footprint) -> list[Footprint]:
+    def _candidates(self, new: Footprint) -> list[Footprint]:
         """Those made before ``new`` that may share a byte with it, in their order."""
         alone = not self._by_element and not self._takes(new)
         if len(self._known) <= _FEW:
@@ -492,7 +492,7 @@ class FootprintTable:
         if self._index is None:
             self._index = self._indexed(f for f in self._known.values() if f is not new)
         boxes = new.boxes(by_element=self._by_element)
-        near = {} if alone else {other.number: other for other in self._index.near(boxes)}
+        near = {} if alone else {other.number: other for other in self._index.candidates(boxes)}
         self._index.add(boxes, new)
         return [near[number] for number in sorted(near)]
 
@@ -581,7 +581,7 @@ class FootprintTable:
             for records in (footprint.writes, footprint.reads):
                 records.keep(lambda record: not settled(record))
         alive = {f for f in self._known.values() if f.writes or f.reads or f in keep}
-        self._near.clear()
+        self._overlapping.clear()
         self._gather()
         self._known = {k: f for k, f in self._known.items() if f in alive}
         self.by_view = {k: f for k, f in self.by_view.items() if f in alive}

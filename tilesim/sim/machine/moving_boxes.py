@@ -47,7 +47,7 @@ class BoxIndex(Generic[T]):
                 if not kept or kept[-1] is not item:
                     kept.append(item)
 
-    def near(self, boxes: Iterable[Box]) -> Iterator[T]:
+    def candidates(self, boxes: Iterable[Box]) -> Iterator[T]:
         """The items with a box in a cell that one of ``boxes`` covers; some of them repeatedly."""
         for box in boxes:
             for size, grid in self._grids.items():

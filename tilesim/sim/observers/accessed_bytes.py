@@ -16,7 +16,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine.footprint import Access, Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.observers.monotone_words import drawn_tensors
+from tilesim.sim.observers.monotone_words import ticket_tensors
 
 if TYPE_CHECKING:
     from tilesim.analysis.pointer_table import Range
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def is_asked_for(mir: Mir, *, decided: bool) -> bool:
     """Whether it may matter what shares memory: there are answers of hardware that are loaded, or
     numbers that are drawn; or (``decided``) it is not known that addresses decide nothing."""
-    answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels), *drawn_tensors(mir)]
+    answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels), *ticket_tensors(mir)]
     return (bool(answers) or decided) and any(
         tensor.space != "global" for tensor in at_addresses(mir)
     )

@@ -157,7 +157,7 @@ def _missing(warp: Agent, on: object, graph: WaitFor, cta: int | None) -> Iterat
 def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor, cta: int | None) -> Iterator[Line]:
     """Of the warps whose code can arrive on this barrier: why they do not any more."""
     together: dict[tuple[str, ...], tuple[list[Agent], Op, _Reason]] = {}
-    for other in graph.near(warp):
+    for other in graph.agents_of_cluster(warp):
         for op in _arriving(other, on):
             reason = _reason(other, op, on, graph)
             key = (_region(other, op), str(op.loc), reason.text(other.cta.number))

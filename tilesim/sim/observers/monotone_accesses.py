@@ -16,7 +16,7 @@ from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers, plain
 from tilesim.sim.machine.word_order import UNORDERED, observe
-from tilesim.sim.observers.monotone_words import Counter, only_drawn
+from tilesim.sim.observers.monotone_words import Counter, are_all_results_used
 from tilesim.transforms.word_waits import WordWait
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class CountedWords:
             return None
         return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
 
-    def drawn_in_turns(
+    def draw_from_ranges(
         self, w: Warp, memory: Memory, address: int, rounds: Round, amount: int, own: Released
     ) -> None:
         """A lane is about to add to a word and to use in which range what it finds is."""
@@ -140,7 +140,7 @@ class CountedWords:
         if released is not None:
             observe(released, w, self._scope, acquires=self._acquires)
 
-    def drawn(
+    def draw_ticket(
         self, w: Warp, memory: Memory, address: int, before: Clock, how: str, amount: int,
         own: Released,
     ) -> None:  # fmt: skip
@@ -261,7 +261,7 @@ def draws_in_turns(c: Operands, view: View) -> Round | None:
     """
     name = view.tensor.name
     polled = any(wait.poll.view.tensor.name == name for wait in c.word_waits.values())
-    if not polled or not only_drawn(c.mir, name):
+    if not polled or not are_all_results_used(c.mir, name):
         return None
     waits = {wait.test: wait.ends.decides for wait in c.word_waits.values()}
     drawn = Taint(c.code.graph, (name,), instead=waits)

@@ -477,7 +477,7 @@ def counters(mir: Mir, found: Mapping[int, WordWait]) -> frozenset[str]:
     Where no thread waits, ``atom.inc`` draws them as well.
     """
     kernel = mir.kernel
-    drawing = drawn_tensors(mir)
+    drawing = ticket_tensors(mir)
     polled = {w.poll.view.tensor.name for w in found.values()}
     names = {
         tensor.name
@@ -551,7 +551,7 @@ def _of_several_sizes(mir: Mir) -> frozenset[str]:
     return frozenset(name for name, found in sizes.items() if len(found) > 1)
 
 
-def drawn_tensors(mir: Mir) -> frozenset[str]:
+def ticket_tensors(mir: Mir) -> frozenset[str]:
     """Tensors with an addition, or an increment up to a limit, whose result is used."""
     return frozenset(
         access.view.tensor.name
@@ -560,7 +560,7 @@ def drawn_tensors(mir: Mir) -> frozenset[str]:
     )
 
 
-def only_drawn(mir: Mir, name: str) -> bool:
+def are_all_results_used(mir: Mir, name: str) -> bool:
     """Whether the result of every addition to a tensor is used."""
     return not any(
         access is not None

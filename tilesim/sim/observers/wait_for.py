@@ -296,7 +296,7 @@ class WaitFor:
     ) -> Iterator[tuple[Agent, Op]]:
         """The first instruction of each other warp that acts on one of ``what``, ``but`` for some
         (None: all of a warp's)."""
-        for other in self.near(warp, own=fx.Registers in what):
+        for other in self.agents_of_cluster(warp, own=fx.Registers in what):
             if other is warp or (other, None) in but:
                 continue
             for coming in self.coming(other):
@@ -304,7 +304,7 @@ class WaitFor:
                     yield other, coming.op
                     break
 
-    def near(self, warp: Agent, *, own: bool = False) -> Iterator[Agent]:
+    def agents_of_cluster(self, warp: Agent, *, own: bool = False) -> Iterator[Agent]:
         """The agents of the warp's cluster; ``own``: of its CTA."""
         home = self._machine.ctas[warp.cta.index]
         for cta in [home] if own else home.cluster.ctas:

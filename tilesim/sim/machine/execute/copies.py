@@ -37,7 +37,7 @@ from tilesim.sim.machine.compose import (
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import BarrierError, NotUniform
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
-from tilesim.sim.machine.execute.memory import at_one_place, cells_of, leave
+from tilesim.sim.machine.execute.memory import cells_of, judge_lanes_that_overlap, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, map_reader
 from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import EVERY, Access, Footprint
@@ -190,7 +190,7 @@ def move(op: Op, source: End, target: End, combine: Combine | None = None, times
     elif target.footprint is not None:
         target.memory.forget(target.footprint.bytes, lost)
     if isinstance(source, Inner):
-        source.spoil(op, target)
+        source.make_ignored_bytes_unknown(op, target)
 
 
 def spread(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
@@ -384,7 +384,7 @@ class Inner(End):
             found[self._left : self._left + read.size] = read
         return found
 
-    def spoil(self, op: Op, target: End) -> None:
+    def make_ignored_bytes_unknown(self, op: Op, target: End) -> None:
         """What is ignored is not known at the other end when the copy has landed."""
         assert target.footprint is not None
         addresses = target.footprint.addresses.ravel()
@@ -872,7 +872,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         )  # fmt: skip
         new = cells_of(w, value(w), dtype)
         if combine is None:
-            at_one_place(access, footprint, addresses, new)
+            judge_lanes_that_overlap(access, footprint, addresses, new)
         else:
             machine.races.unwritten.note(memory, footprint, access)
         machine.races.write(memory, footprint, access, w.clock)

@@ -164,7 +164,7 @@ def last_wins(
             return
 
 
-def at_one_place(
+def judge_lanes_that_overlap(
     access: Access, footprint: Footprint, addresses: NDArray[np.int64],
     values: NDArray[Any] | Unknown | None,
 ) -> None:  # fmt: skip
@@ -295,7 +295,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
                 if rows is not None and not isinstance(rows, Unknown):
                     new = rows[mask_array(mask)]
                 if plain:
-                    at_one_place(access, footprint, addresses, new)
+                    judge_lanes_that_overlap(access, footprint, addresses, new)
                 if together and isinstance(new, np.ndarray) and access.stored is None:
                     access.stored = footprint, new.tobytes()
                 w.machine.races.write(memory, footprint, access, w.clock)

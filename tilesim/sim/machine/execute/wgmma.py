@@ -298,7 +298,7 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
         else:
             for access in accesses:
                 access.warp, access.iteration = w, w.iteration
-        ordered = races.knows_writes(memory.table.near(footprints), w.clock)
+        ordered = races.knows_writes(memory.table.overlapping(footprints), w.clock)
         if not (again and ordered):
             for owner, footprint in zip(owners, footprints, strict=True):
                 access = accesses[owner]

@@ -22,9 +22,9 @@ from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import per_lane, spread
 from tilesim.sim.machine.execute.memory import (
     access_of,
-    at_one_place,
     cells_of,
     issue,
+    judge_lanes_that_overlap,
     last_wins,
     leave,
 )
@@ -336,7 +336,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
         ):
             access.stored = _one_number(cells)
         if not strong:
-            at_one_place(access, footprint, addresses, cells)
+            judge_lanes_that_overlap(access, footprint, addresses, cells)
         w.machine.races.write(memory, footprint, access, w.clock)
         if isinstance(cells, Unknown):
             if words is not None and words.beside:
@@ -550,9 +550,9 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             new = per_lane(w, value(w))
             amount = int(new[0]) % (1 << dtype.bits)
             if rounds is not None and before is not None:
-                words.drawn_in_turns(w, memory, place[1], rounds, amount, own)
+                words.draw_from_ranges(w, memory, place[1], rounds, amount, own)
             elif before is not None:
-                words.drawn(w, memory, place[1], before, how, amount, own)
+                words.draw_ticket(w, memory, place[1], before, how, amount, own)
             elif how == "exch":
                 words.replaced(w, memory, addresses, new, own)
             else:
