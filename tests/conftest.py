@@ -1,10 +1,11 @@
-"""How often a run of the tests looks for garbage, and what it says at its end of those that it left
-out."""
+"""What a run of the tests sets once (garbage, width, signals), and what it says at its end of those
+that it left out."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 
 import pytest
@@ -16,6 +17,12 @@ gc.set_threshold(300_000, 10, 10)
 
 # reports in the tests are as wide as those in a file, however wide the terminal of the tests is
 os.environ.pop("COLUMNS", None)
+
+# a run in the background of a shell, or behind nohup, ignores these, and so do commands that tests
+# start and interrupt: they would wait for ever
+for _one in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_one) is signal.SIG_IGN:
+        signal.signal(_one, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

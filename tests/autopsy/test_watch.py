@@ -385,8 +385,9 @@ def test_variables_that_the_user_has_set_stay(
     assert len(watched.reports) == 1
     assert watched.reports[0].name.startswith("core-1")
     assert watched.lines[1:] == [f"the dump is {watched.reports[0]}"]
-    names = sorted(p.name for p in own.iterdir())
-    assert names == sorted(["core-0-host-1", "pipe-1", watched.reports[0].name])
+    # the pipe of a program that is ended while its driver removes it may be left
+    names = {p.name for p in own.iterdir() if p.name == "pipe-1" or not p.name.startswith("pipe-")}
+    assert names == {"core-0-host-1", "pipe-1", watched.reports[0].name}
 
 
 def test_flags_that_leave_out_shared_memory_are_taken_out(
