@@ -1,4 +1,8 @@
-"""Fault injection and campaigns: many configurations of a kernel, checked in parallel."""
+"""Fault injection and campaigns: many configurations of a kernel, checked in parallel.
+
+The faults themselves are in `tilesim.mistakes`, the random programs of Hypothesis in
+`tilesim.strategies`.
+"""
 
 from tilesim.mistakes.table import FAULTS, Mutant, mutants
 
