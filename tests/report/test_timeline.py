@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 import tilesim as ts
 from tilesim.kernels.hopper import matmul_v5
-from tilesim.report.timeline import TraceSource, chrome_json, parts_json
+from tilesim.report.timeline import TraceSource, parts_json
 from tilesim.sim.machine.simulate import simulate
 from tilesim.sim.observers.timeline import Recording, Timeline, record
 
 from .programs import checked, line, lonely, pipeline
 from .trace_format import problems
+
+
+def chrome_json(timelines: Iterable[Timeline], name: str) -> str:
+    """The trace of one simulated run."""
+    return parts_json([TraceSource(tuple(timelines), about={"source": "simulator"})], name)
 
 
 @pytest.fixture(scope="module")

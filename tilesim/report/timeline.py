@@ -18,7 +18,7 @@ A timeline for a terminal: a row per warp and engine, a column per stretch of ti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -217,11 +217,6 @@ class TraceSource:
     about: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     once: bool = False
-
-
-def chrome_json(timelines: Iterable[Timeline], name: str) -> str:
-    """The trace of the recorded clusters, ending with a newline; ``name`` is the kernel's."""
-    return parts_json([TraceSource(tuple(timelines), about={"source": "simulator"})], name)
 
 
 def parts_json(parts: Sequence[TraceSource], name: str) -> str:

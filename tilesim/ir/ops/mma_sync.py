@@ -79,6 +79,14 @@ def numbers(words: NDArray[Any], kind: str) -> NDArray[Any]:
     return found
 
 
+def _effects(results: tuple[Var, ...]) -> tuple[Effect, ...]:
+    """A whole warp executes the instruction; each lane gets its part of the product (E24)."""
+    return (
+        Gathers(None, "E24", whole=True),
+        *(Defines(result, divergent=True) for result in results),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MmaSync(Op):
     """``mma.sync``: ``d = a b + c`` with a of 16 rows (or 8) and b of 8 columns, by the whole warp.
@@ -196,10 +204,7 @@ class MmaSync(Op):
         return {"f64": f64, "f32": f32, "s32": s32, "f16": u32}[self.sum]
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Gathers(None, "E24", whole=True),
-            *(Defines(result, divergent=True) for result in self.d),
-        )
+        return _effects(self.d)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -330,10 +335,7 @@ class MmaGroups(Op):
             yield f"the results of mma.sync are of type {wanted} here (E24)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Gathers(None, "E24", whole=True),
-            *(Defines(result, divergent=True) for result in self.d),
-        )
+        return _effects(self.d)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -447,10 +449,7 @@ class MmaScaled(Op):
                 yield f"lane {lane} of the scales is outside 0..{lanes - 1} (E24)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Gathers(None, "E24", whole=True),
-            *(Defines(result, divergent=True) for result in self.d),
-        )
+        return _effects(self.d)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
