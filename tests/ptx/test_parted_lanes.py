@@ -243,6 +243,23 @@ def test_a_lane_on_its_own_has_what_it_has_read_itself() -> None:
     assert lines(wrong) == [6, 8]
 
 
+#: the warp stores rows together, each lane reads one
+ROW_READ = """\
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 4; add.u32 %r4, %r1, %r3;
+xor.b32 %r5, %r4, 16; mov.u32 %r9, 0;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r4], {{%r9,%r9,%r9,%r9}};
+{sync}
+ld.shared.b32 %r10, [{row}];
+"""
+
+
+def test_a_row_that_the_warp_has_stored_is_of_the_lane_that_names_it() -> None:
+    """PTX does not say of which lane it is (E23); what another one names needs an order."""
+    assert report(ROW_READ.format(sync="", row="%r4")).verdict == "proved"
+    assert report(ROW_READ.format(sync="bar.warp.sync -1;", row="%r5")).verdict == "proved"
+    assert report(ROW_READ.format(sync="", row="%r5")).rules == {"race"}
+
+
 #: a warp loads rows; the lane that says so to another warp, which stores into the sixth, names none
 #: but the first
 RELEASED = """\
