@@ -521,6 +521,20 @@ def a_trap_in_place_of_a_store(k: Builder, *, right: bool) -> None:
 
 
 @wrong("H6")
+def a_lane_that_stores_before_its_warp_stores_as_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    with k.if_(k.lane_id.eq(3), sync=False):
+        k.mem.store(slot[0], 1)
+    if right:
+        k.sync_warp()
+    k.tcgen05.alloc(slot, 32)
+    k.sync_warp()
+    k.mem.load(address, slot[0])
+    k.tcgen05.dealloc(address, 32)
+
+
+@wrong("H6")
 def two_stores_in_no_order(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     x = words(k, "x")

@@ -1053,7 +1053,8 @@ class Machine:
     ) -> Record:  # fmt: skip
         """An asynchronous access that each of some lanes issues a part of, or ``issuers`` of
         several warps issue as one; ``ends``: where it is over, if not where it is made.
-        ``as_one``: lanes that have come together make it, so it comes after what any of them knows.
+        ``as_one``: lanes that have come together make it, so it comes after what all of them know
+        or have all done: each of them its own.
         """
         memory, instance = self.memory(place), (*place, None)[2]
         if write:
@@ -1116,7 +1117,7 @@ class Machine:
         """Whether bytes of an access come after those of an earlier one: ``ordered`` of `Memory`.
 
         ``issuers``: of an asynchronous access, the lanes that have issued it; ``as_one``: it comes
-        after what any of them knows."""
+        after what all of them know, or what each of them has done."""
         shared, order = place[0] == "shared", self.order
         generic = Row.GENERIC if shared else Row.GENERIC_GLOBAL
         rows: list[int] = [generic]
@@ -1146,8 +1147,8 @@ class Machine:
             lane, position = theirs
             if issuers is None:
                 return bool((order.rows[asked, generic, lane] >= position).all())
-            least = order.rows[np.ix_(asked, np.array(seen))].max(1)
-            return bool(((least.max(0) if as_one else least.min(0))[lane] >= position).all())
+            least, each = order.rows[np.ix_(asked, seen)].max(1), as_one and {*asked} <= {*lane}
+            return bool(((least.max(0) if each else least.min(0))[lane] >= position).all())
 
         return ordered
 
